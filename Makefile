@@ -1,0 +1,50 @@
+# `make` alone lists the targets. Every target sets up what it needs.
+PYTHON ?= python3
+VENV ?= .venv
+BIN := $(VENV)/bin
+STAMP := $(VENV)/.installed
+NATIVE := pyproject.toml $(shell find kernels -name '*.cpp' -o -name '*.h' -o -name '*.inl' -o -name CMakeLists.txt)
+PYTEST_ARGS ?=
+
+.DEFAULT_GOAL := help
+.PHONY: help venv test test-all lint format demo wheel clean
+
+help: ## list the targets
+	@awk -F':.*## ' '/^[a-z-]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+
+$(BIN)/python:
+	$(PYTHON) -m venv $(VENV)
+
+$(STAMP): $(BIN)/python $(NATIVE)
+	$(BIN)/python -m pip install --quiet --editable '.[dev]'
+	@touch $@
+
+venv: $(STAMP) ## make .venv and install the package editable, CPU library built
+
+test: $(STAMP) ## set up and run the tests that take minutes at most
+	$(BIN)/python -m pytest -m "not slow and not bench" $(PYTEST_ARGS)
+
+test-all: $(STAMP) ## all tests, the slow ones and the benchmarks too
+	$(BIN)/python -m pytest $(PYTEST_ARGS)
+
+lint: $(STAMP) ## ruff, mypy and clang-format; changes nothing
+	$(BIN)/ruff format --check .
+	$(BIN)/ruff check .
+	$(BIN)/mypy
+	git ls-files 'kernels/*.cpp' 'kernels/*.h' 'kernels/*.inl' | xargs -r $(BIN)/clang-format --dry-run --Werror
+
+format: $(STAMP) ## rewrite the sources in the project's format
+	$(BIN)/ruff format .
+	$(BIN)/ruff check --fix .
+	git ls-files 'kernels/*.cpp' 'kernels/*.h' 'kernels/*.inl' | xargs -r $(BIN)/clang-format -i
+
+demo: $(STAMP) ## make a corpus, train, evaluate, transcribe: the main job, on this machine's CPU
+	$(BIN)/python -m asr_ascend.data.synthesis --out data/demo
+	$(BIN)/python -m asr_ascend.train experiment=demo
+	$(BIN)/python -m asr_ascend.evaluate checkpoint=outputs/demo/checkpoints/last.ckpt
+
+wheel: $(STAMP) ## build the sdist and the wheel into dist/
+	$(BIN)/python -m build
+
+clean: ## remove what was built; keeps data/, outputs/ and .venv
+	rm -rf build dist
