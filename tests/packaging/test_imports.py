@@ -1,0 +1,87 @@
+"""Who may import whom (CONTRIBUTING.md), read from the sources; and what an import needs."""
+
+import ast
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+PACKAGE = Path(__file__).parents[2] / "asr_ascend"
+HEAVY = {"lightning", "hydra", "omegaconf", "torchaudio", "sentencepiece", "soundfile", "torch_npu"}
+
+
+def imported_modules(path: Path) -> set[str]:
+    """Absolute names of everything a source file imports, at any depth of its code."""
+    package = ["asr_ascend", *path.relative_to(PACKAGE).parts[:-1]]
+    names: set[str] = set()
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        if isinstance(node, ast.Import):
+            names.update(alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            base = package[: len(package) - node.level + 1] if node.level else []
+            module = ".".join([*base, *([node.module] if node.module else [])])
+            names.add(module)
+            names.update(f"{module}.{alias.name}" for alias in node.names)
+    return names
+
+
+def sources(*parts: str) -> list[Path]:
+    found = sorted(PACKAGE.joinpath(*parts).rglob("*.py"))
+    assert found, f"no sources under {parts}"
+    return found
+
+
+def roots(names: set[str]) -> set[str]:
+    return {name.split(".")[0] for name in names}
+
+
+@pytest.mark.parametrize("path", sources("losses"), ids=lambda p: p.name)
+def test_losses_import_torch_and_the_standard_library_alone(path):
+    allowed = {"torch", "asr_ascend", *sys.stdlib_module_names}
+    assert roots(imported_modules(path)) <= allowed
+    own = {n for n in imported_modules(path) if n.startswith("asr_ascend.")}
+    assert all(n.startswith("asr_ascend.losses") for n in own)
+
+
+@pytest.mark.parametrize("path", sources("models"), ids=lambda p: p.name)
+def test_models_know_no_loss_tokenizer_or_lightning(path):
+    names = imported_modules(path)
+    assert not roots(names) & {"lightning", "hydra", "omegaconf", "sentencepiece"}
+    forbidden = (
+        "asr_ascend.losses",
+        "asr_ascend.tokenizer",
+        "asr_ascend.data",
+        "asr_ascend.module",
+    )
+    assert not [n for n in names if n.startswith(forbidden)]
+
+
+def test_hydra_stays_in_the_entry_points():
+    users = {p.stem for p in sources() if roots(imported_modules(p)) & {"hydra", "omegaconf"}}
+    assert users <= {"train", "evaluate", "transcribe", "config"}
+
+
+def test_the_package_itself_imports_nothing_heavy():
+    assert not roots(imported_modules(PACKAGE / "__init__.py")) & ({"torch"} | HEAVY)
+
+
+def test_the_loss_works_where_only_torch_is_installed():
+    """A process in which every other dependency fails to import, as in a bare environment."""
+    program = f"""
+import sys
+for name in {sorted(HEAVY)!r}:
+    sys.modules[name] = None
+import torch
+from asr_ascend.losses import rnnt_loss
+logits = torch.zeros(24, 8)
+loss = rnnt_loss(logits, torch.tensor([[2, 3], [1, 0]]), torch.tensor([4, 6]), torch.tensor([2, 1]))
+print(f"{{loss.item():.5f}}")
+"""
+    done = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, env=os.environ, timeout=120
+    )
+    # Equal logits: (T + U) ln V - ln C(T + U - 1, U), the mean over T, U = (4, 2) and (6, 1).
+    # (6 ln 8 - ln 10 + 7 ln 8 - ln 6) / 2 = 11.46920
+    assert (done.returncode, done.stdout.strip()) == (0, "11.46920"), done.stderr
