@@ -52,7 +52,8 @@ def test_the_wheel_fits_every_python_and_holds_library_and_configs(dist):
 
 def test_the_sdist_holds_what_a_build_needs_and_nothing_made_here(dist):
     (sdist,) = dist.glob("*.tar.gz")
-    names = {n.split("/", 1)[1] for n in tarfile.open(sdist).getnames() if "/" in n}
+    with tarfile.open(sdist) as archive:
+        names = {n.split("/", 1)[1] for n in archive.getnames() if "/" in n}
     assert {"LICENSE", "pyproject.toml", "kernels/CMakeLists.txt", "conf/train.yaml"} <= names
     assert not [n for n in names if n.startswith((".venv", "outputs", "data/", "build/"))]
 
@@ -67,7 +68,7 @@ def test_the_library_needs_no_torch_and_no_openmp_runtime(dist, tmp_path):
 
 @pytest.fixture(scope="module")
 def installed(dist: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The wheel unpacked by pip in a folder of its own; its dependencies stay this environment's."""
+    """The wheel, put in a folder of its own; its dependencies stay this environment's."""
     target = tmp_path_factory.mktemp("site")
     pip = [sys.executable, "-m", "pip", "install", "--quiet", "--no-deps", "--no-index"]
     run(*pip, "--target", str(target), str(wheel_of(dist)), cwd=target)
