@@ -1,0 +1,184 @@
+"""Text to token ids and back: a sentencepiece model plus a blank that may stand anywhere."""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+import sentencepiece
+import torch
+from torch import Tensor
+
+_FORMAT = 1
+_MODEL_TYPES = ("char", "bpe", "unigram")
+BLANK_PIECE = "<blk>"
+
+
+class Tokenizer:
+    """Maps text to ids in [0, V) without `blank`, and ids to text.
+
+    The sentencepiece model holds no blank. Its ids at or above `blank` are shifted up by one, so
+    blank can be any of the V columns of the joiner's output without training the model again.
+    Text is taken as it is: no normalisation, no added or removed spaces. Therefore
+    ``decode(encode(text)) == text`` for every text of known characters, spaces included.
+
+    Args:
+        model_proto: serialised sentencepiece model.
+        blank: in [-V, V-1], where V is the number of pieces plus one; negative counts from the end.
+
+    Raises:
+        ValueError: `blank` out of range, or `model_proto` is not a sentencepiece model.
+    """
+
+    def __init__(self, model_proto: bytes, blank: int = -1) -> None:
+        self._model_proto = bytes(model_proto)
+        try:
+            self._model = sentencepiece.SentencePieceProcessor(model_proto=self._model_proto)
+            pieces = self._model.vocab_size()
+        except RuntimeError as error:
+            raise ValueError("`model_proto` must be a serialised sentencepiece model.") from error
+        self.vocab_size = pieces + 1
+        if not -self.vocab_size <= blank < self.vocab_size:
+            raise ValueError(
+                f"`blank` must be in [{-self.vocab_size}, {self.vocab_size - 1}], but is {blank}."
+            )
+        self.blank = blank % self.vocab_size
+
+    @classmethod
+    def train(
+        cls,
+        texts: Iterable[str],
+        *,
+        blank: int = -1,
+        model_type: str = "char",
+        vocab_size: int | None = None,
+    ) -> Tokenizer:
+        """Tokenizer whose pieces are learnt from `texts`.
+
+        Args:
+            texts: training transcripts; empty ones are passed over.
+            blank: in [-V, V-1].
+            model_type: "char" (every character of `texts` is a piece), "bpe" or "unigram".
+            vocab_size: V, blank and unknown included; needed by bpe and unigram, not by char.
+
+        Raises:
+            ValueError: unknown `model_type`, no text, `vocab_size` missing, unfit or out of place.
+        """
+        if model_type not in _MODEL_TYPES:
+            known = ", ".join(_MODEL_TYPES)
+            raise ValueError(f"`model_type` must be one of {known}, but is '{model_type}'.")
+        if model_type == "char" and vocab_size is not None:
+            raise ValueError(
+                "`vocab_size` must be None for model_type 'char', whose size follows from the "
+                f"characters, but is {vocab_size}."
+            )
+        if model_type != "char" and (vocab_size is None or vocab_size < 3):
+            raise ValueError(
+                f"`vocab_size` must be at least 3 for model_type '{model_type}', "
+                f"but is {vocab_size}."
+            )
+        sentences = [text for text in texts if text.strip()]
+        if not sentences:
+            raise ValueError("`texts` must hold at least one text that is not empty, but has none.")
+        size: dict[str, Any] = {"use_all_vocab": True}
+        if vocab_size is not None:
+            size = {"vocab_size": vocab_size - 1}
+        return cls(_train_model(sentences, model_type, size, vocab_size), blank)
+
+    def encode(self, text: str) -> list[int]:
+        """Ids of `text`, each in [0, V) and none of them `blank`; unknown characters give `unk`."""
+        return [self._outer(piece) for piece in self._model.encode(text)]
+
+    def decode(self, ids: Iterable[int] | Tensor) -> str:
+        """Text of `ids`, in which blanks are ignored; `unk` is written as U+2047.
+
+        Raises:
+            ValueError: an id outside [0, V).
+        """
+        values = ids.tolist() if isinstance(ids, Tensor) else [int(value) for value in ids]
+        for position, value in enumerate(values):
+            if not 0 <= value < self.vocab_size:
+                raise ValueError(
+                    f"`ids` must be in [0, {self.vocab_size - 1}], "
+                    f"but is {value} at position {position}."
+                )
+        return self._model.decode([self._inner(value) for value in values if value != self.blank])
+
+    def id_to_piece(self, index: int) -> str:
+        """Piece of one id; ``<blk>`` for `blank`."""
+        if not 0 <= index < self.vocab_size:
+            raise ValueError(f"`index` must be in [0, {self.vocab_size - 1}], but is {index}.")
+        if index == self.blank:
+            return BLANK_PIECE
+        return self._model.id_to_piece(self._inner(index))
+
+    @property
+    def pieces(self) -> list[str]:
+        """The V pieces in order of id, ``<blk>`` at `blank`."""
+        return [self.id_to_piece(index) for index in range(self.vocab_size)]
+
+    @property
+    def unk(self) -> int:
+        """Id of the unknown piece."""
+        return self._outer(self._model.unk_id())
+
+    def state_dict(self) -> dict[str, Any]:
+        """Plain tensors and ints, loadable with ``torch.load(weights_only=True)``."""
+        model = torch.frombuffer(bytearray(self._model_proto), dtype=torch.uint8)
+        return {"format": _FORMAT, "model": model, "blank": self.blank}
+
+    @classmethod
+    def from_state_dict(cls, state: Mapping[str, Any]) -> Tokenizer:
+        """Tokenizer whose `state_dict` is `state`.
+
+        Raises:
+            ValueError: keys missing or another format version.
+        """
+        missing = sorted({"format", "model", "blank"} - set(state))
+        if missing:
+            raise ValueError(
+                f"`state` must hold format, model and blank, but lacks {', '.join(missing)}."
+            )
+        if state["format"] != _FORMAT:
+            raise ValueError(f"`state` must have format {_FORMAT}, but has {state['format']}.")
+        return cls(bytes(state["model"].cpu().numpy().tobytes()), int(state["blank"]))
+
+    def _outer(self, piece: int) -> int:
+        return piece + 1 if piece >= self.blank else piece
+
+    def _inner(self, index: int) -> int:
+        return index - 1 if index > self.blank else index
+
+
+def _train_model(
+    sentences: list[str], model_type: str, size: Mapping[str, Any], vocab_size: int | None
+) -> bytes:
+    model = io.BytesIO()
+    try:
+        sentencepiece.SentencePieceTrainer.train(
+            sentence_iterator=iter(sentences),
+            model_writer=model,
+            model_type=model_type,
+            normalization_rule_name="identity",
+            add_dummy_prefix=False,
+            remove_extra_whitespaces=False,
+            character_coverage=1.0,
+            # Longer sentences would be left out, and with them their characters.
+            max_sentence_length=max(4192, *(len(text.encode()) + 1 for text in sentences)),
+            unk_id=0,
+            bos_id=-1,
+            eos_id=-1,
+            pad_id=-1,
+            unk_surface="\u2047",
+            num_threads=1,
+            minloglevel=3,
+            **size,
+        )
+    except RuntimeError as error:
+        reason = str(error).split("] ", 1)[-1].strip() or "no reason given"
+        raise ValueError(
+            f"`vocab_size` must fit the texts, but {vocab_size} does not: sentencepiece, "
+            f"which counts without blank, says '{reason}'"
+        ) from error
+    return model.getvalue()
