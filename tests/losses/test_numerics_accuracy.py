@@ -1,0 +1,187 @@
+"""Accuracy against a float64 lattice: PEERS's case list, half types, long utterances."""
+
+from __future__ import annotations
+
+import oracles
+import pytest
+import torch
+
+from asr_ascend.losses import rnnt_loss_and_grad
+
+# Samples (T, U), V, blank, scale of the logits.
+CASE_LIST = {
+    "one_frame": ([(1, 4)], 9, -1, 1.0),
+    "one_frame_for_some": ([(1, 4), (7, 4), (1, 0)], 9, -1, 1.0),
+    "no_labels_for_one": ([(7, 0), (9, 5)], 9, -1, 1.0),
+    "no_labels_for_all": ([(7, 0), (9, 0), (1, 0)], 9, -1, 1.0),
+    "more_labels_than_frames": ([(3, 11), (2, 30), (5, 5)], 9, -1, 1.0),
+    "blank_first": ([(9, 5), (6, 6)], 31, 0, 1.0),
+    "blank_middle": ([(9, 5), (6, 6)], 31, 15, 1.0),
+    "blank_last": ([(9, 5), (6, 6)], 31, 30, 1.0),
+    "logits_x30": ([(40, 11), (17, 8)], 31, -1, 30.0),
+    "logits_x1000": ([(40, 11), (17, 8)], 31, -1, 1000.0),
+    "two_symbols": ([(20, 9), (15, 0), (3, 8)], 2, 0, 1.0),
+    "many_short": ([(1 + i % 5, i % 4) for i in range(64)], 19, -1, 1.0),
+    "wide": ([(6, 3), (4, 2)], 5003, 7, 1.0),
+    "ragged": ([(60, 20), (7, 40), (33, 1), (50, 0)], 101, 50, 1.0),
+}
+
+
+def check(case: oracles.Case, backend: str, dtype: torch.dtype) -> None:
+    costs, gradient = oracles.run(case, backend)
+    exact_costs, exact_gradient = oracles.exact(case)
+    oracles.assert_costs(costs, exact_costs, dtype)
+    oracles.assert_gradient(gradient, exact_gradient, dtype)
+
+
+@oracles.each_backend
+@oracles.each_dtype
+@pytest.mark.parametrize("name", CASE_LIST)
+def test_case_list(name: str, dtype: torch.dtype, backend: str) -> None:
+    lengths, vocab, blank, scale = CASE_LIST[name]
+    check(oracles.make_case(lengths, vocab, blank=blank, dtype=dtype, scale=scale), backend, dtype)
+
+
+@oracles.each_backend
+@oracles.each_dtype
+def test_every_vocabulary_size_around_vector_widths(dtype: torch.dtype, backend: str) -> None:
+    for vocab in range(2, 71):
+        case = oracles.make_case([(4, 2), (2, 3)], vocab, blank=vocab // 2, dtype=dtype, seed=vocab)
+        check(case, backend, dtype)
+
+
+@oracles.each_backend
+@oracles.each_dtype
+def test_a_vocabulary_of_one_symbol_has_only_blank(dtype: torch.dtype, backend: str) -> None:
+    case = oracles.make_case([(5, 0), (1, 0)], 1, blank=0, dtype=dtype)
+    costs, gradient = oracles.run(case, backend)
+    assert costs.tolist() == [0.0, 0.0]
+    assert gradient.tolist() == [[0.0]] * 6
+
+
+@oracles.each_backend
+@oracles.each_dtype
+def test_a_cost_near_zero_is_not_negative(dtype: torch.dtype, backend: str) -> None:
+    """One path takes all but 1e-4 .. 1e-8 of the probability, at logits of 10 to 20."""
+    for margin in (10.0, 14.0, 20.0):
+        case = oracles.make_case([(12, 0), (30, 0)], 5, blank=2, dtype=torch.float32, scale=0.25)
+        logits = case.logits.clone()
+        logits[:, 2] += margin
+        case = case.with_logits(logits.to(dtype))
+        costs, _ = oracles.run(case, backend)
+        exact_costs, _ = oracles.exact(case)
+        assert (costs >= 0).all()
+        oracles.assert_costs(costs, exact_costs, dtype)
+
+
+@oracles.each_backend
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16], ids=["float16", "bfloat16"])
+def test_half_types_are_no_worse_than_their_own_rounding(dtype: torch.dtype, backend: str) -> None:
+    """A cost of several thousand, where float16 itself steps by 4, comes back as float32."""
+    case = oracles.make_case([(700, 40), (300, 90)], 30, dtype=dtype)
+    costs, gradient = oracles.run(case, backend)
+    exact_costs, exact_gradient = oracles.exact(case)
+    assert exact_costs.max() > 2000
+    oracles.assert_costs(costs, exact_costs, dtype)
+    oracles.assert_gradient(gradient, exact_gradient, dtype)
+
+
+# The specification's four precision rows, (B, max T, max U, V): ragged, mean. Sample b has
+# T (1 - b / 2B) frames and U (1 - b / 2B) labels, so that B = 4 at (500, 100, 64) makes 26 MB of
+# packed logits and the last row 0.77 GB.
+PRECISION_ROWS = [
+    pytest.param((2, 200, 50, 50), id="2x200x50x50"),
+    pytest.param((4, 500, 100, 64), id="4x500x100x64"),
+    pytest.param((2, 1000, 200, 128), id="2x1000x200x128", marks=pytest.mark.slow),
+    pytest.param((2, 2000, 500, 128), id="2x2000x500x128", marks=pytest.mark.slow),
+]
+
+
+def ragged_lengths(batch: int, frames: int, labels: int) -> list[tuple[int, int]]:
+    return [
+        (frames - frames * b // (2 * batch), labels - labels * b // (2 * batch))
+        for b in range(batch)
+    ]
+
+
+def worst_errors(
+    case: oracles.Case, costs: torch.Tensor, gradient: torch.Tensor
+) -> tuple[float, float]:
+    """Cost error in ulps of float32 and gradient error beyond the output type's half ulp.
+
+    Frame by frame, so that no float64 copy of the logits is ever alive.
+    """
+    cost_ulps, gradient_error = 0.0, 0.0
+    for b, (rows, frames, num_labels, labels) in enumerate(case.samples()):
+        lattice = oracles.build_lattice(case.logits[rows], frames, labels, case.blank_index)
+        one_ulp = oracles.ulp(torch.tensor(lattice.cost), torch.float32).item()
+        cost_ulps = max(cost_ulps, abs(costs[b].item() - lattice.cost) / one_ulp)
+        for t in range(frames):
+            first = rows.start + t * (num_labels + 1)
+            frame = slice(first, first + num_labels + 1)
+            logits = case.logits[frame].double().numpy()
+            exact = torch.from_numpy(
+                oracles.gradient_of_frame(lattice, logits, t, labels, case.blank_index)
+            )
+            error = (gradient[frame].double() - exact).abs()
+            if gradient.dtype in (torch.float16, torch.bfloat16):
+                error -= 0.5 * oracles.ulp(exact.abs() + 1e-5, gradient.dtype)
+            worst = error.max().item()
+            assert worst == worst, f"NaN in the gradient of sample {b}, frame {t}"
+            gradient_error = max(gradient_error, worst)
+    return cost_ulps, gradient_error
+
+
+@oracles.each_backend
+@pytest.mark.parametrize("shape", PRECISION_ROWS)
+def test_precision_rows(shape: tuple[int, int, int, int], backend: str) -> None:
+    batch, frames, labels, vocab = shape
+    case = oracles.make_case(ragged_lengths(batch, frames, labels), vocab, seed=frames)
+    mean, gradient = oracles.run(case, backend, reduction="mean")
+    gradient *= batch
+    exact_costs = [
+        oracles.build_lattice(case.logits[rows], t, targets, case.blank_index).cost
+        for rows, t, _, targets in case.samples()
+    ]
+    exact_mean = torch.tensor(exact_costs, dtype=torch.float64).mean()
+    assert abs(mean.item() - exact_mean.item()) <= oracles.ulp(exact_mean, torch.float32).item()
+    _, gradient_error = worst_errors(case, torch.tensor(exact_costs), gradient)
+    assert gradient_error <= 1e-5
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float16, torch.bfloat16])
+@pytest.mark.parametrize(
+    "shape",
+    [
+        pytest.param((600, 150, 40), id="600x150x40"),
+        pytest.param((1000, 200, 30), id="1000x200x30", marks=pytest.mark.slow),
+        pytest.param((2000, 500, 128), id="2000x500x128", marks=pytest.mark.slow),
+    ],
+)
+@pytest.mark.parametrize("scale", [1.0, 4.0])
+def test_long_utterance_on_the_cpu(
+    shape: tuple[int, int, int], scale: float, dtype: torch.dtype
+) -> None:
+    """Cost within 1 ulp of float32, gradient within 1e-5, flat logits and peaky ones."""
+    frames, labels, vocab = shape
+    case = oracles.make_case([(frames, labels)], vocab, blank=0, dtype=dtype, scale=scale)
+    costs, gradient = rnnt_loss_and_grad(
+        case.logits,
+        case.targets,
+        case.logit_lengths,
+        case.target_lengths,
+        blank=case.blank,
+        backend="cpu",
+    )
+    cost_ulps, gradient_error = worst_errors(case, costs, gradient)
+    assert cost_ulps <= 1.0
+    assert gradient_error <= 1e-5
+
+
+@oracles.each_backend
+def test_1000_x_200_x_30(backend: str) -> None:
+    case = oracles.make_case([(1000, 200)], 30, seed=1)
+    costs, gradient = oracles.run(case, backend)
+    cost_ulps, gradient_error = worst_errors(case, costs, gradient)
+    assert cost_ulps <= 1.0
+    assert gradient_error <= 1e-5

@@ -1,0 +1,209 @@
+"""Threads, processes and versions of the kernel: the same answer whoever computes it."""
+
+from __future__ import annotations
+
+import ctypes
+import multiprocessing
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from importlib import resources
+from pathlib import Path
+
+import oracles
+import pytest
+import torch
+
+THREAD_COUNTS = (1, 2, 3, 8)
+CHILD_SECONDS = 60
+
+# Large enough that sharing the work pays: some 500,000 logits.
+SHAPES = {
+    "one_long_utterance": ([(210, 40)], 61),
+    "64_short_ones": ([(12 + b % 9, b % 11) for b in range(64)], 83),
+    "ragged": ([(300, 20), (3, 1), (1, 0), (90, 30)], 57),
+}
+
+
+@pytest.fixture
+def restore_threads() -> Iterator[None]:
+    before = torch.get_num_threads()
+    yield
+    torch.set_num_threads(before)
+
+
+@pytest.mark.usefixtures("restore_threads")
+@oracles.each_dtype
+@pytest.mark.parametrize("padded", [False, True])
+@pytest.mark.parametrize("name", SHAPES)
+def test_the_number_of_threads_changes_no_bit(name: str, padded: bool, dtype: torch.dtype) -> None:
+    lengths, vocab = SHAPES[name]
+    case = oracles.make_case(lengths, vocab, dtype=dtype)
+    logits = case.padded_logits() if padded else None
+    upstream = torch.linspace(-1, 2, len(lengths))
+    results = []
+    for threads in THREAD_COUNTS:
+        torch.set_num_threads(threads)
+        results.append(oracles.run(case, "cpu", padded=logits, upstream=upstream, clamp=0.5))
+    for costs, gradient in results[1:]:
+        oracles.assert_same_bits(costs, results[0][0])
+        oracles.assert_same_bits(gradient, results[0][1])
+
+
+@pytest.mark.usefixtures("restore_threads")
+@pytest.mark.parametrize("reduction", ["mean", "sum"])
+def test_reduced_values_have_the_same_bits_too(reduction: str) -> None:
+    case = oracles.make_case(*SHAPES["64_short_ones"])
+    values = []
+    for threads in THREAD_COUNTS:
+        torch.set_num_threads(threads)
+        values.append(oracles.run(case, "cpu", reduction=reduction)[0])
+    assert len({value.item() for value in values}) == 1
+
+
+def test_calls_from_several_python_threads_at_once() -> None:
+    cases = [
+        oracles.make_case([(40 + 7 * i, 10 + i), (30, 5)], 30 + i, dtype=dtype, seed=i)
+        for i, dtype in enumerate(oracles.ALL_DTYPES * 2)
+    ]
+    alone = [oracles.run(case, "cpu") for case in cases]
+    with ThreadPoolExecutor(max_workers=4) as pool:
+        for _ in range(5):
+            together = list(pool.map(lambda case: oracles.run(case, "cpu"), cases))
+            for (costs, gradient), (own_costs, own_gradient) in zip(together, alone, strict=True):
+                oracles.assert_same_bits(costs, own_costs)
+                oracles.assert_same_bits(gradient, own_gradient)
+
+
+def answer_in_child(connection, threads: int) -> None:
+    """Runs in the child process; sends plain lists, so no shared memory is involved."""
+    torch.set_num_threads(threads)
+    case = oracles.make_case(*SHAPES["one_long_utterance"])
+    costs, gradient = oracles.run(case, "cpu")
+    connection.send((costs.tolist(), gradient.double().sum(-1).tolist()))
+    connection.close()
+
+
+def ask_child(context: multiprocessing.context.BaseContext, threads: int) -> tuple:
+    receiver, sender = context.Pipe(duplex=False)
+    child = context.Process(target=answer_in_child, args=(sender, threads))
+    child.start()
+    sender.close()
+    try:
+        assert receiver.poll(CHILD_SECONDS), f"the child gave no answer in {CHILD_SECONDS} s"
+        answer = receiver.recv()
+        child.join(CHILD_SECONDS)
+        assert child.exitcode == 0
+        return answer
+    finally:
+        if child.is_alive():
+            child.kill()
+            child.join()
+
+
+@pytest.mark.usefixtures("restore_threads")
+@pytest.mark.parametrize("method", ["fork", "spawn"])
+def test_a_child_process_after_use_in_the_parent(method: str) -> None:
+    """A thread pool that doesn't survive a fork would hang here."""
+    torch.set_num_threads(2)
+    case = oracles.make_case(*SHAPES["one_long_utterance"])
+    costs, gradient = oracles.run(case, "cpu")
+    context = multiprocessing.get_context(method)
+    # The same number of threads as the parent's pool, more, and one.
+    for threads in (2, 3, 1) if method == "fork" else (2,):
+        child_costs, child_sums = ask_child(context, threads)
+        assert child_costs == costs.tolist()
+        assert child_sums == gradient.double().sum(-1).tolist()
+    # The parent goes on working.
+    again, _ = oracles.run(case, "cpu")
+    oracles.assert_same_bits(again, costs)
+
+
+# Versions of the kernel, each in a process of its own: the choice is made once.
+
+
+def library_path() -> str:
+    override = os.environ.get("ASR_ASCEND_LIBRARY")
+    if override:
+        return override
+    return str(resources.files("asr_ascend") / "lib" / "libasr_ascend_cpu.so")
+
+
+def listed_versions() -> list[str]:
+    library = ctypes.CDLL(library_path())
+    library.asr_ascend_isas.restype = ctypes.c_char_p
+    return library.asr_ascend_isas().decode().split(",")
+
+
+def cases_for_versions() -> list[oracles.Case]:
+    cases = [
+        oracles.make_case([(5, 3), (2, 2)], vocab, blank=vocab // 2, dtype=dtype, seed=vocab)
+        for dtype in oracles.ALL_DTYPES
+        for vocab in (2, 3, 5, 8, 15, 16, 17, 31, 33, 63, 70, 257)
+    ]
+    cases += [
+        oracles.make_case([(60, 20), (9, 14)], 37, dtype=dtype, scale=scale)
+        for dtype in oracles.ALL_DTYPES
+        for scale in (4.0, 1000.0)
+    ]
+    poisoned = oracles.make_case([(3, 2), (3, 2)], 19)
+    for lane in range(19):
+        logits = poisoned.logits.clone()
+        logits[lane % 9, lane] = float("nan") if lane % 2 else float("inf")
+        cases.append(poisoned.with_logits(logits))
+    return cases
+
+
+ANSWER_SCRIPT = """
+import ctypes, sys
+import torch
+import test_threads_and_processes as here
+import oracles
+
+library = ctypes.CDLL(here.library_path())
+library.asr_ascend_isa.restype = ctypes.c_char_p
+options = {"clamp": 0.9}
+answers = [oracles.run(case, "cpu", **options) for case in here.cases_for_versions()]
+torch.save({"isa": library.asr_ascend_isa().decode(), "answers": answers}, sys.argv[1])
+"""
+
+
+def run_version(name: str, output: Path) -> subprocess.CompletedProcess:
+    paths = [str(Path(__file__).parent), *(path or str(Path.cwd()) for path in sys.path)]
+    environment = {**os.environ, "ASR_ASCEND_ISA": name, "PYTHONPATH": os.pathsep.join(paths)}
+    return subprocess.run(
+        [sys.executable, "-c", ANSWER_SCRIPT, str(output)],
+        env=environment,
+        capture_output=True,
+        text=True,
+        timeout=CHILD_SECONDS * 2,
+        check=False,
+    )
+
+
+def test_every_version_of_the_kernel_is_within_tolerance(tmp_path: Path) -> None:
+    versions = listed_versions()
+    assert "plain" in versions
+    cases = cases_for_versions()
+    exact = [oracles.exact(case, clamp=0.9) for case in cases]
+    for name in versions:
+        output = tmp_path / f"{name}.pt"
+        process = run_version(name, output)
+        assert process.returncode == 0, process.stderr
+        result = torch.load(output)
+        assert result["isa"] == name
+        assert len(result["answers"]) == len(cases)
+        for case, answer, expected in zip(cases, result["answers"], exact, strict=True):
+            dtype = case.logits.dtype
+            oracles.assert_costs(answer[0], expected[0], dtype)
+            oracles.assert_gradient(answer[1], expected[1], dtype)
+
+
+def test_an_unknown_version_is_refused_by_name(tmp_path: Path) -> None:
+    process = run_version("vax", tmp_path / "vax.pt")
+    assert process.returncode != 0
+    assert not (tmp_path / "vax.pt").exists()
+    last_line = process.stderr.strip().splitlines()[-1]
+    assert "ASR_ASCEND_ISA" in last_line and "vax" in last_line
