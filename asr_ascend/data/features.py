@@ -73,7 +73,7 @@ class LogMel(nn.Module):
             return waveform.new_zeros(*waveform.shape[:-1], 0, self.num_mel_bins)
         frames = waveform.unfold(-1, self.window_samples, self.hop_samples) * self.window
         spectrum = torch.fft.rfft(frames, n=self.fft_samples)
-        power = torch.view_as_real(spectrum).square().sum(-1)
+        power = spectrum.real.square() + spectrum.imag.square()
         return torch.matmul(power, self.mel_weights).add_(self.floor).log_()
 
 

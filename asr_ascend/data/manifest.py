@@ -96,8 +96,8 @@ def write_manifest(path: str | os.PathLike[str], utterances: Iterable[Utterance]
             for utterance in utterances:
                 record = _record(utterance, manifest.parent)
                 stream.write(json.dumps(record, ensure_ascii=False) + "\n")
-        os.chmod(temporary, 0o644)  # mkstemp makes files that only their owner can read
-        os.replace(temporary, manifest)
+        Path(temporary).chmod(0o644)  # mkstemp makes files that only their owner can read
+        Path(temporary).replace(manifest)
     except BaseException:
         Path(temporary).unlink(missing_ok=True)
         raise
