@@ -1,0 +1,288 @@
+"""Streaming Conformer encoder: one network, run over a whole utterance or chunk by chunk."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from asr_ascend.models.attention import (
+    ChunkAttention,
+    KeysAndValues,
+    chunk_mask,
+    relative_positions,
+)
+from asr_ascend.models.subsampling import (
+    FEATURE_FRAMES_PER_ENCODER_FRAME,
+    ConvSubsampling,
+    features_for_frames,
+    subsampled_lengths,
+)
+
+
+class FeedForward(nn.Sequential):
+    """Pre-norm feed-forward module, (..., D) to (..., D)."""
+
+    def __init__(self, dim: int, hidden_dim: int, dropout: float) -> None:
+        super().__init__(
+            nn.LayerNorm(dim),
+            nn.Linear(dim, hidden_dim),
+            nn.SiLU(),
+            nn.Dropout(dropout),
+            nn.Linear(hidden_dim, dim),
+            nn.Dropout(dropout),
+        )
+
+
+class CausalConvolution(nn.Module):
+    """Pre-norm gated depthwise convolution that looks at the past alone.
+
+    LayerNorm stands where the Conformer has BatchNorm, whose statistics would depend on padding.
+    """
+
+    def __init__(self, dim: int, kernel: int) -> None:
+        super().__init__()
+        self.past_frames = kernel - 1
+        self.norm = nn.LayerNorm(dim)
+        self.gate = nn.Linear(dim, 2 * dim)
+        self.depthwise = nn.Conv1d(dim, dim, kernel, groups=dim)
+        self.depthwise_norm = nn.LayerNorm(dim)
+        self.output = nn.Linear(dim, dim)
+
+    def forward(self, x: Tensor, past: Tensor | None = None) -> tuple[Tensor, Tensor]:
+        """Convolution output, and the inputs that the next frames will still see.
+
+        Args:
+            x: (B, T, D).
+            past: (B, kernel - 1, D), as returned by the previous call; None at the start.
+
+        Returns:
+            (B, T, D) and (B, kernel - 1, D).
+        """
+        gated = F.glu(self.gate(self.norm(x)), dim=-1)
+        if past is None:
+            gated = F.pad(gated, (0, 0, self.past_frames, 0))
+        else:
+            gated = torch.cat([past, gated], dim=1)
+        y = self.depthwise(gated.transpose(1, 2)).transpose(1, 2)
+        y = self.output(F.silu(self.depthwise_norm(y)))
+        return y, gated[:, gated.shape[1] - self.past_frames :]
+
+
+@dataclass(frozen=True)
+class LayerState:
+    """What one layer remembers: attention keys and values, and inputs of the convolution."""
+
+    attention: KeysAndValues
+    convolution: Tensor
+
+
+class ConformerLayer(nn.Module):
+    """Half feed-forward, attention, causal convolution, half feed-forward, LayerNorm.
+
+    Source: Gulati et al. 2020, "Conformer: Convolution-augmented Transformer".
+    """
+
+    def __init__(
+        self,
+        dim: int,
+        num_heads: int,
+        feedforward_dim: int,
+        conv_kernel: int,
+        dropout: float,
+        max_relative_position: int,
+    ) -> None:
+        super().__init__()
+        self.feedforward1 = FeedForward(dim, feedforward_dim, dropout)
+        self.attention = ChunkAttention(dim, num_heads, max_relative_position)
+        self.convolution = CausalConvolution(dim, conv_kernel)
+        self.feedforward2 = FeedForward(dim, feedforward_dim, dropout)
+        self.norm = nn.LayerNorm(dim)
+
+    def forward(
+        self,
+        x: Tensor,
+        positions: Tensor,
+        blocked: Tensor | None = None,
+        state: LayerState | None = None,
+    ) -> tuple[Tensor, LayerState]:
+        """Layer output (B, T, D) and the state after it; arguments as for `ChunkAttention`."""
+        x = x + 0.5 * self.feedforward1(x)
+        attended, keys_and_values = self.attention(
+            x, positions, blocked, None if state is None else state.attention
+        )
+        x = x + attended
+        convolved, conv_past = self.convolution(x, None if state is None else state.convolution)
+        x = x + convolved
+        x = x + 0.5 * self.feedforward2(x)
+        return self.norm(x), LayerState(keys_and_values, conv_past)
+
+
+@dataclass(frozen=True)
+class EncoderState:
+    """Everything a stream needs between two calls of `ConformerEncoder.step`; never mutated.
+
+    Attributes:
+        chunk_frames, left_chunks: what the stream was started with.
+        features: (B, f, num_mel_bins) feature frames that later encoder frames still look at.
+        layers: one `LayerState` per layer, None before the first chunk. Attention keeps at most
+            left_chunks * chunk_frames frames (all of them if left_chunks is None).
+        encoder_frames: encoder frames given out so far.
+        finished: True after a call with ``final=True``.
+    """
+
+    chunk_frames: int | None
+    left_chunks: int | None
+    features: Tensor
+    layers: tuple[LayerState, ...] | None = None
+    encoder_frames: int = 0
+    finished: bool = False
+
+
+class ConformerEncoder(nn.Module):
+    """Subsampling and Conformer layers.
+
+    Args:
+        num_mel_bins: width of a feature frame.
+        subsampling_channels: channels of the subsampling convolutions.
+        encoder_dim: D.
+        num_layers, num_heads, feedforward_dim: as in the Conformer.
+        conv_kernel: frames that the causal convolution sees, the present one included.
+        dropout: probability, in the feed-forward modules.
+        max_relative_position: frames beyond which all distances share one attention bias.
+    """
+
+    def __init__(
+        self,
+        num_mel_bins: int,
+        subsampling_channels: int,
+        encoder_dim: int,
+        num_layers: int,
+        num_heads: int,
+        feedforward_dim: int,
+        conv_kernel: int,
+        dropout: float,
+        max_relative_position: int,
+    ) -> None:
+        super().__init__()
+        self.num_mel_bins = num_mel_bins
+        self.output_dim = encoder_dim
+        self.max_relative_position = max_relative_position
+        self.subsampling = ConvSubsampling(num_mel_bins, subsampling_channels, encoder_dim)
+        self.layers = nn.ModuleList(
+            ConformerLayer(
+                encoder_dim, num_heads, feedforward_dim, conv_kernel, dropout, max_relative_position
+            )
+            for _ in range(num_layers)
+        )
+
+    def output_lengths(self, feature_lengths: Tensor) -> Tensor:
+        """Encoder frames for numbers of feature frames; see `subsampled_lengths`."""
+        return subsampled_lengths(feature_lengths)
+
+    def forward(
+        self, features: Tensor, lengths: Tensor, chunk_frames: int | None, left_chunks: int | None
+    ) -> tuple[Tensor, Tensor]:
+        """Encoder frames of whole utterances under a chunk mask.
+
+        Args:
+            features: (B, F, num_mel_bins) normalised features; padding is never looked at by
+                frames before a length.
+            lengths: (B,) feature frames of each utterance.
+            chunk_frames: encoder frames in a chunk; None: every frame sees the whole utterance.
+            left_chunks: chunks of the past in sight; None: all.
+
+        Returns:
+            (B, T, D) and (B,) lengths in encoder frames. Frames beyond a length hold anything.
+        """
+        x = self.subsampling(features)
+        out_lengths = self.output_lengths(lengths)
+        frames = x.shape[1]
+        if frames == 0:
+            return x, out_lengths
+        positions = relative_positions(frames, frames, self.max_relative_position, x.device)
+        blocked = self._blocked(frames, out_lengths.to(x.device), chunk_frames, left_chunks)
+        for layer in self.layers:
+            x, _ = layer(x, positions, blocked)
+        return x, out_lengths
+
+    @staticmethod
+    def _blocked(
+        frames: int, lengths: Tensor, chunk_frames: int | None, left_chunks: int | None
+    ) -> Tensor:
+        """Where attention must not look, (B, 1, T, T) bool."""
+        frame = torch.arange(frames, device=lengths.device)
+        allowed = (frame < lengths[:, None])[:, None, None, :]
+        if chunk_frames is not None:
+            allowed = allowed & chunk_mask(frames, chunk_frames, left_chunks, lengths.device)
+        # A padding frame may see nothing else; a row without any key would be NaN.
+        itself = frame[:, None] == frame[None, :]
+        return ~(allowed | itself)
+
+    def step(
+        self,
+        features: Tensor,
+        state: EncoderState | None,
+        chunk_frames: int | None,
+        left_chunks: int | None,
+        final: bool,
+    ) -> tuple[Tensor, EncoderState]:
+        """Encoder frames of the chunks that ``features`` complete; see `Transducer.encode_step`."""
+        if state is None:
+            state = EncoderState(chunk_frames, left_chunks, features[:, :0])
+        if state.finished:
+            raise ValueError("`state` belongs to a stream that was finished; start with None.")
+        if (state.chunk_frames, state.left_chunks) != (chunk_frames, left_chunks):
+            raise ValueError(
+                "`chunk_frames` and `left_chunks` must stay what the stream was started with "
+                f"({state.chunk_frames}, {state.left_chunks}), "
+                f"but are ({chunk_frames}, {left_chunks})."
+            )
+        pending = torch.cat([state.features, features], dim=1)
+        layers = state.layers
+        outputs = []
+        while chunk_frames is not None and pending.shape[1] >= features_for_frames(chunk_frames):
+            out, layers = self._step_chunk(
+                pending[:, : features_for_frames(chunk_frames)], layers, chunk_frames, left_chunks
+            )
+            outputs.append(out)
+            pending = pending[:, FEATURE_FRAMES_PER_ENCODER_FRAME * chunk_frames :]
+        if final and pending.shape[1] >= features_for_frames(1):
+            out, layers = self._step_chunk(pending, layers, chunk_frames, left_chunks)
+            outputs.append(out)
+        if final:
+            pending = pending[:, :0]
+        encoded = (
+            torch.cat(outputs, dim=1)
+            if outputs
+            else features.new_zeros(features.shape[0], 0, self.output_dim)
+        )
+        emitted = state.encoder_frames + encoded.shape[1]
+        # A slice would keep the whole push alive for as long as the stream waits.
+        pending = pending.clone()
+        return encoded, EncoderState(chunk_frames, left_chunks, pending, layers, emitted, final)
+
+    def _step_chunk(
+        self,
+        features: Tensor,
+        states: tuple[LayerState, ...] | None,
+        chunk_frames: int | None,
+        left_chunks: int | None,
+    ) -> tuple[Tensor, tuple[LayerState, ...]]:
+        """One chunk through all layers, and the states after it with their past cut to size."""
+        x = self.subsampling(features)
+        frames = x.shape[1]
+        past = 0 if states is None else states[0].attention[0].shape[2]
+        positions = relative_positions(frames, past + frames, self.max_relative_position, x.device)
+        keep = past + frames
+        if chunk_frames is not None and left_chunks is not None:
+            keep = min(keep, left_chunks * chunk_frames)
+        cut = past + frames - keep
+        new_states = []
+        for i, layer in enumerate(self.layers):
+            x, new = layer(x, positions, None, None if states is None else states[i])
+            key, value = new.attention
+            new_states.append(LayerState((key[:, :, cut:], value[:, :, cut:]), new.convolution))
+        return x, tuple(new_states)

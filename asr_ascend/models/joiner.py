@@ -1,0 +1,75 @@
+"""Joiner: encoder frame and predictor output to logits, only for cells of the lattice."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor, nn
+
+
+def packed_cells(frame_lengths: Tensor, context_lengths: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    """Sample, frame and column of every packed row.
+
+    Row order: samples one after the other, then frames, then columns, as `rnnt_loss` expects.
+
+    Args:
+        frame_lengths: (B,) int64, T_b.
+        context_lengths: (B,) int64, U1_b = U_b + 1.
+
+    Returns:
+        Three (N,) int64 tensors, N = sum of T_b * U1_b: b, t and u of each row.
+    """
+    rows = frame_lengths * context_lengths
+    sample = torch.repeat_interleave(rows)
+    row_offset = rows.cumsum(0) - rows
+    row = torch.arange(sample.shape[0], device=rows.device) - row_offset[sample]
+    columns = context_lengths[sample]
+    frame = torch.div(row, columns, rounding_mode="floor")
+    return sample, frame, row - frame * columns
+
+
+class Joiner(nn.Module):
+    """tanh(encoder projection + predictor projection), then the output layer.
+
+    Args:
+        encoder_dim, predictor_dim: widths of the inputs.
+        joiner_dim: H, width of both projections.
+        vocab_size: V, blank included.
+    """
+
+    def __init__(
+        self, encoder_dim: int, predictor_dim: int, joiner_dim: int, vocab_size: int
+    ) -> None:
+        super().__init__()
+        self.encoder_projection = nn.Linear(encoder_dim, joiner_dim)
+        self.predictor_projection = nn.Linear(predictor_dim, joiner_dim)
+        self.output = nn.Linear(joiner_dim, vocab_size)
+
+    def forward(self, encoder_projected: Tensor, predictor_projected: Tensor) -> Tensor:
+        """Logits (..., V) of projected inputs, (..., H) each, broadcast against each other."""
+        return self.output(torch.tanh(encoder_projected + predictor_projected))
+
+    def packed(
+        self,
+        encoder_projected: Tensor,
+        predictor_projected: Tensor,
+        frame_lengths: Tensor,
+        context_lengths: Tensor,
+    ) -> Tensor:
+        """Logits of the real cells of every lattice alone; no (B, T, U1, ...) tensor is made.
+
+        Args:
+            encoder_projected: (B, T, H).
+            predictor_projected: (B, U1, H).
+            frame_lengths: (B,) int64, at most T.
+            context_lengths: (B,) int64, at most U1.
+
+        Returns:
+            (N, V), N = sum of frame_lengths * context_lengths.
+        """
+        sample, frame, column = packed_cells(frame_lengths, context_lengths)
+        frame_row = sample * encoder_projected.shape[1] + frame
+        context_row = sample * predictor_projected.shape[1] + column
+        hidden = encoder_projected.flatten(0, 1).index_select(0, frame_row)
+        # In place: the sum and its tanh need no copy of the gathered rows for their gradients.
+        hidden += predictor_projected.flatten(0, 1).index_select(0, context_row)
+        return self.output(hidden.tanh_())

@@ -1,0 +1,64 @@
+"""Convolutional subsampling: four 10 ms feature frames become one 40 ms encoder frame."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor, nn
+
+FEATURE_FRAMES_PER_ENCODER_FRAME = 4
+FEATURE_FRAMES_OVERLAP = 3
+
+
+def subsampled_lengths(feature_lengths: Tensor) -> Tensor:
+    """Number of encoder frames that a number of feature frames gives.
+
+    Encoder frame t sees feature frames 4t to 4t + 6, so fewer than 7 feature frames give none.
+
+    Args:
+        feature_lengths: any shape, integer, in feature frames.
+
+    Returns:
+        Same shape and dtype, ((F - 1) // 2 - 1) // 2, never below 0.
+    """
+    halved = torch.div(feature_lengths - 1, 2, rounding_mode="floor")
+    return torch.div(halved - 1, 2, rounding_mode="floor").clamp(min=0)
+
+
+def features_for_frames(encoder_frames: int) -> int:
+    """Number of feature frames that ``encoder_frames`` encoder frames (at least 1) look at."""
+    return FEATURE_FRAMES_PER_ENCODER_FRAME * encoder_frames + FEATURE_FRAMES_OVERLAP
+
+
+class ConvSubsampling(nn.Module):
+    """Two 3x3 convolutions of stride 2, a projection and a LayerNorm; no padding in time.
+
+    Args:
+        num_mel_bins: width of a feature frame, at least 7.
+        channels: channels of both convolutions.
+        output_dim: width of an encoder frame.
+    """
+
+    def __init__(self, num_mel_bins: int, channels: int, output_dim: int) -> None:
+        super().__init__()
+        if num_mel_bins < 7:
+            raise ValueError(f"`num_mel_bins` must be at least 7, but is {num_mel_bins}.")
+        self.conv1 = nn.Conv2d(1, channels, kernel_size=3, stride=2)
+        self.conv2 = nn.Conv2d(channels, channels, kernel_size=3, stride=2)
+        self.activation = nn.SiLU()
+        mel_bins_out = ((num_mel_bins - 1) // 2 - 1) // 2
+        self.projection = nn.Linear(channels * mel_bins_out, output_dim)
+        self.norm = nn.LayerNorm(output_dim)
+
+    def forward(self, features: Tensor) -> Tensor:
+        """Encoder frames (B, T, D) of normalised features (B, F, num_mel_bins)."""
+        num_features = features.shape[1]
+        missing = features_for_frames(1) - num_features
+        if missing > 0:
+            features = nn.functional.pad(features, (0, 0, 0, missing))
+        # Channels last halves the time of the second convolution on a CPU.
+        x = features.unsqueeze(1).contiguous(memory_format=torch.channels_last)
+        x = self.activation(self.conv1(x))
+        x = self.activation(self.conv2(x))
+        x = x.permute(0, 2, 3, 1).flatten(2)  # (B, T, mel_bins_out * channels)
+        x = self.norm(self.projection(x))
+        return x[:, :0] if missing > 0 else x

@@ -1,0 +1,285 @@
+"""Transducer: encoder, predictor, joiner and CTC head under one roof.
+
+The interface of `torchaudio.models.RNNT` (transcribe, transcribe_streaming, predict, join) is offered
+with this model's own token ids; `asr_ascend.decoding.beam` adapts it to torchaudio's beam search.
+"""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor, nn
+
+from asr_ascend.models.conformer import ConformerEncoder, EncoderState
+from asr_ascend.models.joiner import Joiner
+from asr_ascend.models.predictor import LSTMPredictor, PredictorState, StatelessPredictor
+
+
+class Transducer(nn.Module):
+    """Streaming transducer over raw log-mel features, which it normalises itself.
+
+    Args:
+        encoder: features to frames.
+        predictor: tokens to contexts.
+        joiner_dim: H, width of the joiner.
+        vocab_size: V, blank included.
+        blank: id of blank in [-V, V - 1]; kept as a non-negative id in `blank`.
+
+    Raises:
+        ValueError: `vocab_size` below 2, or `blank` out of range.
+    """
+
+    feature_mean: Tensor
+    feature_std: Tensor
+
+    def __init__(
+        self,
+        encoder: ConformerEncoder,
+        predictor: StatelessPredictor | LSTMPredictor,
+        joiner_dim: int,
+        vocab_size: int,
+        blank: int,
+    ) -> None:
+        super().__init__()
+        self.vocab_size = vocab_size
+        self.blank = normalise_blank(blank, vocab_size)
+        self.encoder = encoder
+        self.predictor = predictor
+        self.joiner = Joiner(encoder.output_dim, predictor.output_dim, joiner_dim, vocab_size)
+        self.ctc_head = nn.Linear(encoder.output_dim, vocab_size)
+        self.register_buffer("feature_mean", torch.zeros(encoder.num_mel_bins))
+        self.register_buffer("feature_std", torch.ones(encoder.num_mel_bins))
+
+    def set_cmvn(self, mean: Tensor, std: Tensor) -> None:
+        """Sets the statistics that features are normalised with.
+
+        Args:
+            mean, std: (num_mel_bins,) of log-mel features over the training set.
+
+        Raises:
+            ValueError: another shape, or a standard deviation that is not a positive number.
+        """
+        bins = self.encoder.num_mel_bins
+        for name, value in (("mean", mean), ("std", std)):
+            if value.shape != (bins,):
+                raise ValueError(
+                    f"`{name}` must have shape ({bins},), but has {tuple(value.shape)}."
+                )
+            if not torch.isfinite(value).all():
+                raise ValueError(f"`{name}` must be finite, but holds NaN or infinity.")
+        if not (std > 0).all():
+            raise ValueError(
+                f"`std` must be above 0, but its smallest value is {std.min().item()}."
+            )
+        self.feature_mean.copy_(mean)
+        self.feature_std.copy_(std)
+
+    def encoder_lengths(self, feature_lengths: Tensor) -> Tensor:
+        """Encoder frames for numbers of feature frames: ((F - 1) // 2 - 1) // 2, at least 0."""
+        return self.encoder.output_lengths(feature_lengths)
+
+    def encode(
+        self,
+        features: Tensor,
+        lengths: Tensor,
+        chunk_frames: int | None = None,
+        left_chunks: int | None = None,
+    ) -> tuple[Tensor, Tensor]:
+        """Encoder frames of whole utterances, as a stream with these chunks would give them.
+
+        Args:
+            features: (B, F, num_mel_bins) raw log-mel, padded with anything (NaN too).
+            lengths: (B,) int64 feature frames of each utterance, in [0, F].
+            chunk_frames: encoder frames (40 ms) in a chunk, at least 1; None: full context.
+            left_chunks: chunks of the past that attention sees, at least 0; None: all of it.
+
+        Returns:
+            (B, T, D) and (B,) int64 lengths. T is that of F; frames beyond a length are finite but
+            mean nothing.
+
+        Raises:
+            ValueError: a wrong shape or chunk setting.
+        """
+        self._check_features(features, chunk_frames, left_chunks)
+        if lengths.shape != features.shape[:1]:
+            raise ValueError(
+                f"`lengths` must have shape ({features.shape[0]},), but has {tuple(lengths.shape)}."
+            )
+        frame = torch.arange(features.shape[1], device=features.device)
+        padding = frame >= lengths.to(features.device)[:, None]
+        normalised = self._normalise(features).masked_fill(padding[:, :, None], 0.0)
+        out: tuple[Tensor, Tensor] = self.encoder(normalised, lengths, chunk_frames, left_chunks)
+        return out
+
+    def encode_step(
+        self,
+        features: Tensor,
+        state: EncoderState | None = None,
+        chunk_frames: int | None = None,
+        left_chunks: int | None = None,
+        final: bool = False,
+    ) -> tuple[Tensor, EncoderState]:
+        """Encoder frames of the chunks that ``features`` complete; equals `encode` over the whole.
+
+        Any number of feature frames may be pushed, none included: frames come out in whole chunks,
+        the last, shorter one with ``final=True``. What is remembered is bounded by left_chunks and
+        chunk_frames; with either of them None it grows with the stream.
+
+        Args:
+            features: (B, f, num_mel_bins) raw log-mel, the next frames of B streams in step.
+            state: from the previous call, left as it is; None at the start.
+            chunk_frames: as for `encode`; None: everything is kept until ``final``.
+            left_chunks: as for `encode`.
+            final: no more features will come.
+
+        Returns:
+            (B, n, D), n a multiple of chunk_frames unless ``final``, and the new state.
+
+        Raises:
+            ValueError: a wrong shape, chunk settings that changed, or a stream already finished.
+        """
+        self._check_features(features, chunk_frames, left_chunks)
+        normalised = self._normalise(features)
+        return self.encoder.step(normalised, state, chunk_frames, left_chunks, final)
+
+    def predict(
+        self,
+        targets: Tensor,
+        target_lengths: Tensor,
+        state: PredictorState | None = None,
+    ) -> tuple[Tensor, Tensor, PredictorState]:
+        """Predictor outputs after each token (torchaudio's RNNT interface).
+
+        Args:
+            targets: (B, U) int32/int64 predictor inputs in [0, V - 1]; a sequence starts with blank.
+            target_lengths: (B,), handed through.
+            state: of earlier tokens; None at the start.
+
+        Returns:
+            (B, U, P), ``target_lengths``, and the state after all U tokens of the batch.
+        """
+        out, state = self.predictor(targets, state)
+        return out, target_lengths, state
+
+    def join(
+        self,
+        source_encodings: Tensor,
+        source_lengths: Tensor,
+        target_encodings: Tensor,
+        target_lengths: Tensor,
+    ) -> tuple[Tensor, Tensor, Tensor]:
+        """Logits of every frame with every context (torchaudio's RNNT interface).
+
+        Args:
+            source_encodings: (B, T, D) from `encode`.
+            source_lengths: (B,), handed through.
+            target_encodings: (B, U1, P) from `predict`.
+            target_lengths: (B,), handed through.
+
+        Returns:
+            (B, T, U1, V) logits and both lengths. Training uses `join_packed`, which is smaller.
+        """
+        encoded = self.joiner.encoder_projection(source_encodings)
+        predicted = self.joiner.predictor_projection(target_encodings)
+        logits = self.joiner(encoded.unsqueeze(2), predicted.unsqueeze(1))
+        return logits, source_lengths, target_lengths
+
+    def joiner_inputs(
+        self, enc: Tensor, targets: Tensor, target_lengths: Tensor
+    ) -> tuple[Tensor, Tensor]:
+        """Both projections that the joiner adds.
+
+        Args:
+            enc: (B, T, D) from `encode`.
+            targets: (B, U) int32/int64 labels, padded with anything.
+            target_lengths: (B,) labels of each utterance, in [0, U].
+
+        Returns:
+            (B, T, H) and (B, U + 1, H): column u has seen blank (the start) and u labels.
+        """
+        column = torch.arange(targets.shape[1], device=targets.device)
+        inside = column < target_lengths.to(targets.device)[:, None]
+        tokens = nn.functional.pad(targets.where(inside, self.blank), (1, 0), value=self.blank)
+        predicted, _ = self.predictor(tokens)
+        encoded = self.joiner.encoder_projection(enc)
+        return encoded, self.joiner.predictor_projection(predicted)
+
+    def join_packed(
+        self, enc: Tensor, enc_lengths: Tensor, targets: Tensor, target_lengths: Tensor
+    ) -> Tensor:
+        """Logits of the cells t < T_b, u <= U_b alone, in the order that `rnnt_loss` takes packed.
+
+        Args:
+            enc: (B, T, D) from `encode`.
+            enc_lengths: (B,) encoder frames of each utterance, in [0, T].
+            targets: (B, U) int32/int64 labels, padded with anything.
+            target_lengths: (B,) labels of each utterance, in [0, U].
+
+        Returns:
+            (N, V) logits, N = sum of T_b * (U_b + 1).
+        """
+        encoded, predicted = self.joiner_inputs(enc, targets, target_lengths)
+        frames = enc_lengths.to(enc.device, torch.int64)
+        columns = target_lengths.to(enc.device, torch.int64) + 1
+        return self.joiner.packed(encoded, predicted, frames, columns)
+
+    def ctc_log_probs(self, enc: Tensor) -> Tensor:
+        """Log-probabilities (B, T, V), float32 or better, of the auxiliary CTC head over (B, T, D)."""
+        logits = self.ctc_head(enc)
+        dtype = torch.promote_types(logits.dtype, torch.float32)
+        return torch.log_softmax(logits, dim=-1, dtype=dtype)
+
+    def transcribe(self, sources: Tensor, source_lengths: Tensor) -> tuple[Tensor, Tensor]:
+        """`encode` with full context, under torchaudio's name."""
+        return self.encode(sources, source_lengths)
+
+    def transcribe_streaming(
+        self,
+        sources: Tensor,
+        source_lengths: Tensor,
+        state: EncoderState | None,
+        chunk_frames: int = 8,
+        left_chunks: int | None = 4,
+    ) -> tuple[Tensor, Tensor, EncoderState]:
+        """`encode_step` under torchaudio's name; sources of no frames at all end the stream.
+
+        Args:
+            sources: (B, f, num_mel_bins) raw log-mel, every frame of it real.
+            source_lengths: (B,), all f.
+            state: from the previous call; None at the start.
+            chunk_frames, left_chunks: as for `encode_step`.
+
+        Returns:
+            (B, n, D), (B,) int64 all n, and the new state.
+        """
+        final = sources.shape[1] == 0
+        enc, state = self.encode_step(sources, state, chunk_frames, left_chunks, final)
+        return enc, torch.full_like(source_lengths, enc.shape[1]), state
+
+    def _normalise(self, features: Tensor) -> Tensor:
+        return (features - self.feature_mean) / self.feature_std
+
+    def _check_features(
+        self, features: Tensor, chunk_frames: int | None, left_chunks: int | None
+    ) -> None:
+        bins = self.encoder.num_mel_bins
+        if features.dim() != 3 or features.shape[2] != bins:
+            raise ValueError(
+                f"`features` must have shape (B, F, {bins}), but has {tuple(features.shape)}."
+            )
+        if chunk_frames is not None and chunk_frames < 1:
+            raise ValueError(f"`chunk_frames` must be at least 1 or None, but is {chunk_frames}.")
+        if left_chunks is not None and left_chunks < 0:
+            raise ValueError(f"`left_chunks` must be at least 0 or None, but is {left_chunks}.")
+
+
+def normalise_blank(blank: int, vocab_size: int) -> int:
+    """The non-negative id of ``blank``, which may count from the end as -1 does.
+
+    Raises:
+        ValueError: ``vocab_size`` below 2, or ``blank`` outside [-vocab_size, vocab_size - 1].
+    """
+    if vocab_size < 2:
+        raise ValueError(f"`vocab_size` must be at least 2, but is {vocab_size}.")
+    if not -vocab_size <= blank < vocab_size:
+        raise ValueError(f"`blank` must be in [{-vocab_size}, {vocab_size - 1}], but is {blank}.")
+    return blank % vocab_size
