@@ -1,0 +1,120 @@
+"""Checks of type, dtype, shape, device and options: all that needs no value of a tensor."""
+
+import torch
+from torch import Tensor
+
+from asr_ascend.losses.layout import Problem
+
+_DTYPES = (torch.float32, torch.float64, torch.float16, torch.bfloat16)
+_INDEX_DTYPES = (torch.int32, torch.int64)
+
+
+def check(logits: Tensor, problem: Problem, reuse_logits: bool) -> Problem:
+    """Checks the arguments of a loss; returns ``problem`` with ``blank`` made non-negative."""
+    _check_logits(logits)
+    targets, logit_lengths, target_lengths, blank, clamp, _ = problem
+    _check_index("targets", targets)
+    if targets.dim() != 2 or (logits.dim() == 4 and targets.shape[0] != logits.shape[0]):
+        expected = "(B, U)" if logits.dim() == 2 else f"({logits.shape[0]}, U)"
+        raise ValueError(f"`targets` must be {expected}, but has shape {shape_of(targets)}.")
+    if targets.device != logits.device:
+        raise ValueError(
+            f"`targets` must be on {logits.device} as `logits`, but is on {targets.device}."
+        )
+    check_lengths(logits, logit_lengths, target_lengths, targets.shape[0])
+    if not isinstance(blank, int):
+        raise TypeError(f"`blank` must be an int, but is {quoted(blank)}.")
+    vocab_size = logits.shape[-1]
+    if not -vocab_size <= blank < vocab_size:
+        raise ValueError(f"`blank` must be in [{-vocab_size}, {vocab_size - 1}], but is {blank}.")
+    if not isinstance(clamp, int | float):
+        raise TypeError(f"`clamp` must be a float, but is {quoted(clamp)}.")
+    if reuse_logits:
+        _check_reusable(logits)
+    return problem._replace(blank=blank % vocab_size)
+
+
+def _check_logits(logits: Tensor) -> None:
+    check_tensor("logits", logits)
+    if logits.dtype not in _DTYPES:
+        raise TypeError(
+            f"`logits` must be float32, float64, float16 or bfloat16, but is {_dtype_name(logits)}."
+        )
+    if logits.dim() not in (2, 4):
+        raise ValueError(
+            f"`logits` must be (N, V) or (B, T, U + 1, V), but has shape {shape_of(logits)}."
+        )
+    if logits.shape[-1] < 1 or logits.shape[-2] < (logits.dim() == 4):
+        raise ValueError(
+            "`logits` must not be empty in its label and vocabulary dimensions, "
+            f"but has shape {shape_of(logits)}."
+        )
+
+
+def check_tensor(name: str, value: Tensor) -> None:
+    """Raises TypeError for what is no tensor, such as a list of lengths."""
+    if not isinstance(value, Tensor):
+        raise TypeError(f"`{name}` must be a Tensor, but is a {type(value).__name__}.")
+
+
+def _check_index(name: str, value: Tensor) -> None:
+    check_tensor(name, value)
+    if value.dtype not in _INDEX_DTYPES:
+        raise TypeError(f"`{name}` must be int32 or int64, but is {_dtype_name(value)}.")
+
+
+def check_lengths(
+    logits: Tensor, logit_lengths: Tensor, target_lengths: Tensor, batch_size: int
+) -> None:
+    """Raises unless both lengths are (B,) integers on the CPU or the device of ``logits``."""
+    for name, lengths in (("logit_lengths", logit_lengths), ("target_lengths", target_lengths)):
+        _check_index(name, lengths)
+        if lengths.dim() != 1 or lengths.shape[0] != batch_size:
+            raise ValueError(
+                f"`{name}` must have shape ({batch_size},), but has shape {shape_of(lengths)}."
+            )
+        if lengths.device.type != "cpu" and lengths.device != logits.device:
+            expected = "the CPU" if logits.device.type == "cpu" else f"the CPU or {logits.device}"
+            raise ValueError(f"`{name}` must be on {expected}, but is on {lengths.device}.")
+
+
+def _check_reusable(logits: Tensor) -> None:
+    if logits.requires_grad and logits.is_leaf:
+        raise ValueError(
+            "`logits` must not be a leaf that requires grad if `reuse_logits` is True, "
+            "since the gradient would overwrite it."
+        )
+    if not is_row_contiguous(logits):
+        raise ValueError(
+            "`logits` must be contiguous in its last dimension if `reuse_logits` is True, "
+            f"but has strides {logits.stride()}."
+        )
+    # Sorted by stride, each dimension must step over all that the smaller ones reach.
+    reach = 1
+    for stride, size in sorted(zip(logits.stride(), logits.shape, strict=True)):
+        if size > 1:
+            if stride < reach:
+                raise ValueError(
+                    "`logits` must not overlap itself in memory if `reuse_logits` is True, "
+                    f"but has shape {shape_of(logits)} and strides {logits.stride()}."
+                )
+            reach = stride * size
+
+
+def is_row_contiguous(logits: Tensor) -> bool:
+    """Whether the V values of each row are neighbours in memory."""
+    return logits.stride(-1) == 1 or logits.shape[-1] == 1
+
+
+def shape_of(value: Tensor) -> tuple[int, ...]:
+    """The shape as a tuple, which prints without torch.Size."""
+    return tuple(value.shape)
+
+
+def quoted(value: object) -> str:
+    """A string in double quotes, anything else as its repr."""
+    return f'"{value}"' if isinstance(value, str) else repr(value)
+
+
+def _dtype_name(value: Tensor) -> str:
+    return str(value.dtype).removeprefix("torch.")

@@ -1,0 +1,232 @@
+"""The torch operators of the loss: schema, CPU implementation, fake, autograd, vmap.
+
+Python owns the schema; another device's binary only implements it. Shapes and dtypes were checked
+by the caller (``rnnt.py``), values are checked here, out of sight of torch.compile.
+"""
+
+import math
+from collections.abc import Sequence
+from typing import Any, NoReturn
+
+import torch
+from torch import Tensor
+
+from asr_ascend.losses import _native, _values
+from asr_ascend.losses._arguments import is_row_contiguous
+from asr_ascend.losses.layout import Problem
+
+# The fields of layout.Problem.
+_PROBLEM = (
+    "Tensor targets, Tensor logit_lengths, Tensor target_lengths, "
+    "SymInt blank, float clamp, bool fused_log_softmax"
+)
+
+_library = torch.library.Library("asr_ascend", "DEF")
+_library.define(
+    f"rnnt_loss_forward(Tensor logits, {_PROBLEM}, bool needs_grad, bool reuse_logits)"
+    " -> (Tensor costs, Tensor state)"
+)
+_library.define(
+    f"rnnt_loss_backward(Tensor grad_costs, Tensor logits, Tensor state, {_PROBLEM}) -> Tensor"
+)
+_library.define(
+    f"rnnt_loss_backward_(Tensor grad_costs, Tensor(a!) logits, Tensor state, {_PROBLEM}) -> ()"
+)
+
+
+def rnnt_costs(logits: Tensor, problem: Problem, reuse_logits: bool) -> Tensor:
+    """Costs (B,) float64 of packed or padded logits; autograd knows their gradient."""
+    needs_grad = logits.requires_grad and torch.is_grad_enabled()
+    costs: Tensor
+    costs, _ = torch.ops.asr_ascend.rnnt_loss_forward(logits, *problem, needs_grad, reuse_logits)
+    return costs
+
+
+@torch.no_grad()
+def rnnt_costs_and_gradient(
+    logits: Tensor, problem: Problem, reuse_logits: bool
+) -> tuple[Tensor, Tensor]:
+    """Costs (B,) float64 and the gradient of their sum, like ``logits`` or in their place."""
+    logits = logits.detach()
+    costs, state = torch.ops.asr_ascend.rnnt_loss_forward(logits, *problem, True, reuse_logits)
+    grad_costs = torch.ones_like(costs)
+    if reuse_logits:
+        torch.ops.asr_ascend.rnnt_loss_backward_(grad_costs, logits, state, *problem)
+        return costs, logits
+    return costs, torch.ops.asr_ascend.rnnt_loss_backward(grad_costs, logits, state, *problem)
+
+
+# CPU
+
+
+def _forward_cpu(logits: Tensor, *arguments: Any) -> tuple[Tensor, Tensor]:
+    *fields, needs_grad, _ = arguments
+    problem = _kernel_problem(fields)
+    logits = _kernel_logits(logits)
+    costs, state = _forward_fake(logits, *arguments)
+    status, failure = _native.forward(logits, problem, costs, state if needs_grad else None)
+    if status != _native.OK:
+        raise _error(status, failure, logits, problem)
+    if not problem.fused_log_softmax:
+        _values.warn_if_logits(logits, problem)
+    return costs, state
+
+
+def _backward_cpu(grad_costs: Tensor, logits: Tensor, state: Tensor, *fields: Any) -> Tensor:
+    logits = _kernel_logits(logits)
+    grad = torch.empty_like(logits, memory_format=torch.contiguous_format)
+    _write_gradient(grad, grad_costs, logits, state, fields)
+    return grad
+
+
+def _backward_in_place_cpu(grad_costs: Tensor, logits: Tensor, state: Tensor, *fields: Any) -> None:
+    _write_gradient(logits, grad_costs, logits, state, fields)
+    if not logits.is_inference():
+        # Autograd can't see a write through a raw pointer.
+        torch.autograd.graph.increment_version(logits)
+
+
+def _write_gradient(
+    grad: Tensor, grad_costs: Tensor, logits: Tensor, state: Tensor, fields: Sequence[Any]
+) -> None:
+    problem = _kernel_problem(fields)
+    grad_costs = grad_costs.to(torch.float64).contiguous()
+    status, failure = _native.backward(logits, problem, state, grad_costs, grad)
+    if status != _native.OK:
+        raise _error(status, failure, logits, problem)
+
+
+def _kernel_problem(fields: Sequence[Any]) -> Problem:
+    targets, logit_lengths, target_lengths, *options = fields
+    return Problem(
+        targets.to(torch.int64).contiguous(),
+        logit_lengths.to(torch.int64).contiguous(),
+        target_lengths.to(torch.int64).contiguous(),
+        *options,
+    )
+
+
+def _kernel_logits(logits: Tensor) -> Tensor:
+    # A compiled caller may hand over other strides than the ones that rnnt.py saw.
+    return logits if is_row_contiguous(logits) else logits.contiguous()
+
+
+def _error(status: int, failure: _native.Failure, logits: Tensor, problem: Problem) -> Exception:
+    """The exception for a status of the kernel, which says where it stopped."""
+    b, position = failure.sample, failure.position
+    packed = logits.dim() == 2
+    if status == _native.BAD_LOGIT_LENGTH:
+        max_frames = None if packed else logits.shape[1]
+        return _values.logit_length_error(b, int(problem.logit_lengths[b]), max_frames)
+    if status == _native.BAD_TARGET_LENGTH:
+        max_labels = _values.label_limit(logits, problem.targets)
+        return _values.target_length_error(b, int(problem.target_lengths[b]), max_labels)
+    if status == _native.BAD_ROWS:
+        return _values.row_count_error(logits.shape[0], failure.value)
+    if status == _native.BAD_TARGET:
+        label = int(problem.targets[b, position])
+        return _values.target_range_error(b, position, label, logits.shape[-1])
+    if status == _native.TARGET_IS_BLANK:
+        return _values.target_is_blank_error(b, position, problem.blank)
+    if status == _native.CROSS_CHECK_FAILED:
+        return RuntimeError(
+            f"the forward and backward scores of sample {b} disagree: this is a fault in the CPU "
+            'kernel, please report it; backend="reference" works, slowly.'
+        )
+    if status == _native.NO_MEMORY:
+        return RuntimeError("the CPU kernel could not allocate its workspace.")
+    return RuntimeError(f"the CPU kernel refused its arguments with status {status}.")
+
+
+_library.impl("rnnt_loss_forward", _forward_cpu, "CPU")
+_library.impl("rnnt_loss_backward", _backward_cpu, "CPU")
+_library.impl("rnnt_loss_backward_", _backward_in_place_cpu, "CPU")
+
+
+# Fake: shapes and dtypes without values, for torch.compile and torch.export.
+
+
+@torch.library.register_fake("asr_ascend::rnnt_loss_forward", lib=_library)
+def _forward_fake(logits: Tensor, targets: Tensor, *arguments: Any) -> tuple[Tensor, Tensor]:
+    *_, needs_grad, _ = arguments
+    costs = logits.new_empty(targets.shape[0], dtype=torch.float64)
+    # One slot per row of the tensor, padding included: how many are used depends on values.
+    num_rows = math.prod(logits.shape[:-1]) if needs_grad else 0
+    return costs, logits.new_empty(_native.STATE_PLANES * num_rows, dtype=torch.float64)
+
+
+@torch.library.register_fake("asr_ascend::rnnt_loss_backward", lib=_library)
+def _backward_fake(grad_costs: Tensor, logits: Tensor, *_: Any) -> Tensor:
+    return torch.empty_like(logits, memory_format=torch.contiguous_format)
+
+
+@torch.library.register_fake("asr_ascend::rnnt_loss_backward_", lib=_library)
+def _backward_in_place_fake(grad_costs: Tensor, logits: Tensor, *_: Any) -> None:
+    return None
+
+
+# Autograd
+
+
+def _save_for_backward(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, Tensor]) -> None:
+    logits, *indices, blank, clamp, fused_log_softmax, needs_grad, reuse_logits = inputs
+    _, state = output
+    ctx.mark_non_differentiable(state)
+    ctx.set_materialize_grads(False)
+    ctx.save_for_backward(logits, state, *indices)
+    ctx.options = blank, clamp, fused_log_softmax
+    ctx.needs_grad = needs_grad
+    ctx.reuse_logits = reuse_logits
+    ctx.overwritten = False
+
+
+def _differentiate(ctx: Any, grad_costs: Tensor | None, _: None) -> tuple[Tensor | None, ...]:
+    without_gradient = (None,) * 8
+    if grad_costs is None:
+        return None, *without_gradient
+    if not ctx.needs_grad:
+        raise RuntimeError("rnnt_loss_forward must be called with needs_grad=True for a gradient.")
+    if ctx.overwritten:
+        raise RuntimeError(
+            "`rnnt_loss` with `reuse_logits=True` can run backward only once: the first backward "
+            "pass has put the gradient in the place of the logits."
+        )
+    arguments = grad_costs, *ctx.saved_tensors, *ctx.options
+    if not ctx.reuse_logits:
+        return torch.ops.asr_ascend.rnnt_loss_backward(*arguments), *without_gradient
+    if torch.is_grad_enabled():
+        raise RuntimeError(
+            "`rnnt_loss` with `reuse_logits=True` can't run backward with create_graph=True: "
+            'second derivatives need backend="reference".'
+        )
+    torch.ops.asr_ascend.rnnt_loss_backward_(*arguments)
+    ctx.overwritten = True
+    return ctx.saved_tensors[0].detach(), *without_gradient
+
+
+def _refuse_second_derivative(ctx: Any, *grads: Any) -> NoReturn:
+    raise RuntimeError(
+        '`rnnt_loss` with backend="cpu" has no second derivative; backend="reference" has.'
+    )
+
+
+torch.library.register_autograd(
+    "asr_ascend::rnnt_loss_forward",
+    _differentiate,
+    setup_context=_save_for_backward,
+    lib=_library,
+)
+torch.library.register_autograd(
+    "asr_ascend::rnnt_loss_backward", _refuse_second_derivative, lib=_library
+)
+
+
+# vmap
+
+
+def _refuse_vmap(info: Any, in_dims: Any, *args: Any) -> NoReturn:
+    raise RuntimeError(_values.VMAP_MESSAGE)
+
+
+for _name in ("rnnt_loss_forward", "rnnt_loss_backward", "rnnt_loss_backward_"):
+    torch.library.register_vmap(f"asr_ascend::{_name}", _refuse_vmap, lib=_library)

@@ -1,0 +1,80 @@
+"""Where a sample's lattice lies among the rows of the logits, packed or padded.
+
+A batch holds one lattice of ``T_b * (U_b + 1)`` cells per sample, and each cell (t, u) is a row of
+V logits. Packed logits (N, V) hold the rows of all samples one after the other, t-major; padded
+logits (B, T, U1, V) hold them with gaps.
+"""
+
+from collections.abc import Iterator
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+
+class Problem(NamedTuple):
+    """All that defines a batch of losses but the logits, in the order the operators take it."""
+
+    targets: Tensor
+    logit_lengths: Tensor
+    target_lengths: Tensor
+    blank: int
+    clamp: float
+    fused_log_softmax: bool
+
+
+def row_offsets(logit_lengths: Tensor, target_lengths: Tensor) -> Tensor:
+    """First packed row of each sample, and the number of rows N at the end.
+
+    Args:
+        logit_lengths: (B,) int32/int64, T_b.
+        target_lengths: (B,) int32/int64, U_b.
+
+    Returns:
+        (B + 1,) int64, on the device of the lengths.
+    """
+    # In int64 from the first product on: N can pass 2**31 where no length does.
+    rows = logit_lengths.to(torch.int64) * (target_lengths.to(torch.int64) + 1)
+    return torch.nn.functional.pad(rows.cumsum(0), (1, 0))
+
+
+def lattice_mask(
+    logit_lengths: Tensor, target_lengths: Tensor, num_frames: int, num_columns: int
+) -> Tensor:
+    """True at the cells that belong to a lattice; ``padded[mask]`` is the packed layout.
+
+    Args:
+        logit_lengths: (B,) int32/int64, T_b.
+        target_lengths: (B,) int32/int64, U_b.
+        num_frames: T of the padded tensor.
+        num_columns: U1 of the padded tensor.
+
+    Returns:
+        (B, T, U1) bool, on the device of the lengths.
+    """
+    t = torch.arange(num_frames, device=logit_lengths.device)
+    u = torch.arange(num_columns, device=target_lengths.device)
+    in_frames = t < logit_lengths[:, None]  # (B, T)
+    in_columns = u <= target_lengths[:, None]  # (B, U1)
+    return in_frames[:, :, None] & in_columns[:, None, :]
+
+
+def padded_size(logit_lengths: Tensor, target_lengths: Tensor) -> tuple[int, int]:
+    """(T, U1) of the smallest padded tensor that holds every lattice."""
+    if logit_lengths.numel() == 0:
+        return 0, 1
+    return int(logit_lengths.max()), int(target_lengths.max()) + 1
+
+
+def sample_lattices(
+    logits: Tensor, logit_lengths: Tensor, target_lengths: Tensor
+) -> Iterator[Tensor]:
+    """Yields a view (T_b, U_b + 1, V) of each sample's rows in packed or padded logits."""
+    starts = row_offsets(logit_lengths, target_lengths).tolist()
+    sizes = zip(logit_lengths.tolist(), target_lengths.tolist(), strict=True)
+    for b, (num_frames, num_labels) in enumerate(sizes):
+        if logits.dim() == 2:
+            rows = logits[starts[b] : starts[b + 1]]
+            yield rows.unflatten(0, (num_frames, num_labels + 1))
+        else:
+            yield logits[b, :num_frames, : num_labels + 1]

@@ -1,0 +1,155 @@
+"""The RNN-T loss in plain torch: slow, on any device, to be checked by reading.
+
+The cost is written down from its definition and autograd differentiates it, so neither the
+gradient nor the second derivative rests on a formula of ours.
+"""
+
+import math
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.nn.functional import pad
+
+from asr_ascend.losses import _values, layout
+from asr_ascend.losses.layout import Problem
+
+# Elsewhere (NPU, MPS) float64 is missing or incomplete; there the lattice is float32.
+_FLOAT64_DEVICES = ("cpu", "cuda")
+
+
+def rnnt_costs(logits: Tensor, problem: Problem) -> Tensor:
+    """-ln P(targets | logits) of each sample, differentiable twice.
+
+    Args:
+        logits: (N, V) or (B, T, U1, V), any floating dtype.
+        problem: lengths and targets int32/int64, their values still unchecked.
+
+    Returns:
+        (B,) float64, or float32 on devices without float64.
+    """
+    costs: Tensor = _ReferenceLoss.apply(logits, *problem)
+    return costs
+
+
+def rnnt_costs_and_gradient(logits: Tensor, problem: Problem) -> tuple[Tensor, Tensor]:
+    """Costs (B,) and the clamped gradient of their sum, like ``logits``."""
+    with torch.no_grad():
+        costs = rnnt_costs(logits, problem)
+        return costs, _gradient(logits, _on_device(problem, logits), torch.ones_like(costs))
+
+
+def _log_add(a: Tensor, b: Tensor) -> Tensor:
+    """log(exp(a) + exp(b)), whose derivatives at a = b = -inf are 0 where torch's are NaN."""
+    both = torch.stack((a, b))
+    impossible = (both == -math.inf).all(0)
+    return torch.logsumexp(both.masked_fill(impossible, 0.0), 0).masked_fill(impossible, -math.inf)
+
+
+def _lattice_costs(rows: Tensor, problem: Problem) -> Tensor:
+    """(B,) costs of packed rows (N, V), by the forward recursion over anti-diagonals.
+
+    Source: Graves 2012, "Sequence Transduction with Recurrent Neural Networks", section 2.4.
+    """
+    targets, logit_lengths, target_lengths, blank, _, fused_log_softmax = problem
+    T, U1 = layout.padded_size(logit_lengths, target_lengths)
+    mask = layout.lattice_mask(logit_lengths, target_lengths, T, U1)
+    b, t, u = mask.nonzero(as_tuple=True)  # (N,) each, in the order of the rows
+    has_label = u < target_lengths[b]
+    label = torch.where(has_label, pad(targets, (0, 1))[b, u], 0).to(torch.int64)
+
+    log_probs = rows.log_softmax(-1) if fused_log_softmax else rows
+    blank_log_prob = log_probs[:, blank]
+    label_log_prob = log_probs.gather(1, label[:, None])[:, 0].masked_fill(~has_label, -math.inf)
+
+    # Cell (t, u) of sample b stands at [t + u, b, u]: a step of the recursion is a step to the next
+    # diagonal. What lies outside of a sample's lattice is impossible.
+    nowhere = rows.new_full((T + U1, len(mask), U1), -math.inf)
+    emit_blank = nowhere.index_put((t + u, b, u), blank_log_prob).unbind()
+    emit_label = nowhere.index_put((t + u, b, u), label_log_prob).unbind()
+
+    alpha = torch.full_like(nowhere[0], -math.inf)
+    alpha[:, 0] = 0.0
+    alphas = [alpha]
+    for blank_step, label_step in zip(emit_blank[:-1], emit_label[:-1], strict=True):
+        from_frame_before = alpha + blank_step
+        from_label_before = pad((alpha + label_step)[:, :-1], (1, 0), value=-math.inf)
+        alpha = _log_add(from_frame_before, from_label_before)
+        alphas.append(alpha)
+
+    # The last blank leads from (T_b - 1, U_b) to (T_b, U_b), one diagonal past the lattice.
+    samples = torch.arange(len(mask), device=rows.device)
+    log_likelihood = torch.stack(alphas)[logit_lengths + target_lengths, samples, target_lengths]
+    # A log-probability of +inf means nothing; like NaN, it spoils its own sample.
+    return -log_likelihood.masked_fill(log_likelihood == math.inf, math.nan)
+
+
+def _lattice_rows(logits: Tensor, problem: Problem) -> Tensor:
+    """(N, V): the rows of packed or padded logits that belong to a lattice."""
+    if logits.dim() == 4:
+        logits = logits[_mask(logits, problem)]
+    return logits.to(torch.float64 if logits.device.type in _FLOAT64_DEVICES else torch.float32)
+
+
+def _mask(logits: Tensor, problem: Problem) -> Tensor:
+    _, T, U1, _ = logits.shape
+    return layout.lattice_mask(problem.logit_lengths, problem.target_lengths, T, U1)
+
+
+def _gradient(logits: Tensor, problem: Problem, grad_costs: Tensor) -> Tensor:
+    """The sum over samples of grad_costs[b] * clamp(d cost_b / d logits)."""
+    create_graph = torch.is_grad_enabled() and logits.requires_grad
+    rows = _lattice_rows(logits, problem)
+    if not create_graph:
+        rows = rows.detach().requires_grad_()
+    with torch.enable_grad():
+        costs = _lattice_costs(rows, problem)
+        # No two samples share a row, so the gradient of the sum is the gradient of each.
+        (grad,) = torch.autograd.grad(costs.sum(), rows, create_graph=create_graph)
+
+    lattice_sizes = problem.logit_lengths * (problem.target_lengths + 1)
+    cost = costs.detach().repeat_interleave(lattice_sizes)[:, None]  # (N, 1)
+    grad = grad.masked_fill(cost.isinf(), 0.0).masked_fill(cost.isnan(), math.nan)
+    if problem.clamp > 0:
+        grad = grad.clamp(-problem.clamp, problem.clamp)
+    grad = (grad * grad_costs.repeat_interleave(lattice_sizes)[:, None]).to(logits.dtype)
+    if logits.dim() == 4:
+        grad = grad.new_zeros(logits.shape).index_put((_mask(logits, problem),), grad)
+    return grad
+
+
+def _on_device(problem: Problem, logits: Tensor) -> Problem:
+    return problem._replace(
+        targets=problem.targets.to(logits.device),
+        logit_lengths=problem.logit_lengths.to(logits.device, torch.int64),
+        target_lengths=problem.target_lengths.to(logits.device, torch.int64),
+    )
+
+
+class _ReferenceLoss(torch.autograd.Function):
+    """Makes the gradient itself, since each sample's is clamped before ``grad_costs`` scales it."""
+
+    @staticmethod
+    def forward(logits: Tensor, *fields: Any) -> Tensor:
+        problem = Problem(*fields)
+        _values.check_values(logits, problem)
+        if not problem.fused_log_softmax:
+            _values.warn_if_logits(logits, problem)
+        problem = _on_device(problem, logits)
+        return _lattice_costs(_lattice_rows(logits, problem), problem)
+
+    @staticmethod
+    def setup_context(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
+        logits, targets, logit_lengths, target_lengths, *options = inputs
+        ctx.save_for_backward(logits, targets, logit_lengths, target_lengths)
+        ctx.options = options
+
+    @staticmethod
+    def backward(ctx: Any, *grad_outputs: Tensor) -> tuple[Tensor | None, ...]:
+        logits, *indices = ctx.saved_tensors
+        problem = _on_device(Problem(*indices, *ctx.options), logits)
+        return _gradient(logits, problem, *grad_outputs), *[None] * len(problem)
+
+    @staticmethod
+    def vmap(info: Any, in_dims: Any, *args: Any) -> Any:
+        raise RuntimeError(_values.VMAP_MESSAGE)

@@ -1,0 +1,264 @@
+"""The public loss functions: checks of rank, dtype, device and options; backend; reduction."""
+
+import torch
+from torch import Tensor
+
+from asr_ascend.losses import _arguments, _native, _op, _values, layout, reference
+from asr_ascend.losses.layout import Problem
+
+_REDUCTIONS = ("none", "mean", "sum")
+
+
+def rnnt_loss(
+    logits: Tensor,
+    targets: Tensor,
+    logit_lengths: Tensor,
+    target_lengths: Tensor,
+    blank: int = -1,
+    clamp: float = -1.0,
+    reduction: str = "mean",
+    fused_log_softmax: bool = True,
+    *,
+    reuse_logits: bool = False,
+    backend: str | None = None,
+) -> Tensor:
+    """RNN-T loss: -ln P(targets | logits), summed over all alignments, of a batch of B samples.
+
+    Args:
+        logits: joiner outputs, float32, float64, float16 or bfloat16; the arithmetic is float32
+            or better. Packed (N, V): the rows of all samples one after the other, row
+            ``t * (U_b + 1) + u`` of sample b, N = sum of ``logit_lengths * (target_lengths + 1)``.
+            Or padded (B, T, U + 1, V), where padding is never read and gets zero gradient. Any
+            strides; copied only if the last dimension is not contiguous.
+        targets: (B, >= max U_b) int32/int64 in [0, V), padded with anything, never ``blank``
+            within ``target_lengths``.
+        logit_lengths: (B,) int32/int64, T_b >= 1, on the CPU or the device of ``logits``. The
+            largest may be below T.
+        target_lengths: (B,) int32/int64, U_b >= 0, on the CPU or the device of ``logits``.
+        blank: index of blank, in [-V, V - 1].
+        clamp: if above 0, each component of d cost_b / d logits is clipped to [-clamp, clamp]
+            before the upstream gradient multiplies it. The value is unaffected.
+        reduction: "none", "sum", or "mean", which divides the sum by B.
+        fused_log_softmax: False if ``logits`` are log-probabilities already (over V); only the
+            entries of blank and label then get a gradient.
+        reuse_logits: let the gradient overwrite the memory of ``logits``, so that none is
+            allocated. Only one backward pass is possible then, and whoever else saved ``logits``
+            for a backward pass gets torch's error about an in-place modification. The reference
+            checks the same but overwrites nothing.
+        backend: "cpu", "reference" (slow, any device, differentiable twice), or None for the
+            native one of the device of ``logits``; never chosen by what happens to be built.
+
+    Returns:
+        A scalar, or (B,) for "none", in nats; float64 for float64 logits and float32 for all
+        others. +inf with zero gradient for a sample without a possible path, NaN with NaN gradient
+        for one with NaN or +inf among its logits; no other sample is affected. With B = 0: NaN for
+        "mean", 0 for "sum".
+
+    Raises:
+        ValueError: shape, device, length, target, blank, reduction or backend out of place; or
+            ``reuse_logits`` with a leaf that requires grad, a last dimension that is not
+            contiguous, or logits that overlap in memory.
+        TypeError: wrong type or dtype.
+        RuntimeError: no native backend, or one that is not built; a second derivative through
+            backend "cpu"; a second backward pass with ``reuse_logits``.
+
+    Source:
+        Graves 2012, "Sequence Transduction with Recurrent Neural Networks". Gradient through the
+        softmax: Li et al. 2019, "Improving RNN Transducer Modeling for End-to-End Speech
+        Recognition", eq. 13. The signature is torchaudio.functional.rnnt_loss's.
+    """
+    if reduction not in _REDUCTIONS:
+        raise ValueError(
+            f'`reduction` must be "none", "mean" or "sum", but is {_arguments.quoted(reduction)}.'
+        )
+    problem = Problem(targets, logit_lengths, target_lengths, blank, clamp, fused_log_softmax)
+    problem = _arguments.check(logits, problem, reuse_logits)
+    rows = _rows_contiguous(logits)
+    if _choose_backend(logits, backend) == "cpu":
+        costs = _op.rnnt_costs(rows, problem, reuse_logits)
+    else:
+        costs = reference.rnnt_costs(rows, problem)
+    if reduction == "mean":
+        costs = costs.mean()
+    elif reduction == "sum":
+        costs = costs.sum()
+    return costs.to(_cost_dtype(logits))
+
+
+def rnnt_loss_and_grad(
+    logits: Tensor,
+    targets: Tensor,
+    logit_lengths: Tensor,
+    target_lengths: Tensor,
+    blank: int = -1,
+    clamp: float = -1.0,
+    fused_log_softmax: bool = True,
+    *,
+    reuse_logits: bool = False,
+    backend: str | None = None,
+) -> tuple[Tensor, Tensor]:
+    """RNN-T costs and their gradient in one call, outside of autograd.
+
+    Args:
+        logits, targets, logit_lengths, target_lengths, blank, clamp, fused_log_softmax, backend:
+            as for :func:`rnnt_loss`.
+        reuse_logits: write the gradient into the memory of ``logits`` and return it there.
+
+    Returns:
+        Costs (B,) in nats, float64 for float64 logits and float32 for all others; and
+        d cost_b / d logits, clamped, in the shape and dtype of ``logits``. Neither requires grad.
+
+    Raises:
+        As :func:`rnnt_loss`.
+    """
+    problem = Problem(targets, logit_lengths, target_lengths, blank, clamp, fused_log_softmax)
+    problem = _arguments.check(logits, problem, reuse_logits)
+    rows = _rows_contiguous(logits)
+    if _choose_backend(logits, backend) == "cpu":
+        costs, grad = _op.rnnt_costs_and_gradient(rows, problem, reuse_logits)
+    else:
+        costs, grad = reference.rnnt_costs_and_gradient(rows, problem)
+        if reuse_logits:
+            grad = logits.detach().copy_(grad)
+    return costs.to(_cost_dtype(logits)), grad
+
+
+class RNNTLoss(torch.nn.Module):
+    """:func:`rnnt_loss` as a module, as torchaudio.transforms.RNNTLoss.
+
+    Args:
+        blank, clamp, reduction, fused_log_softmax, reuse_logits, backend: as for
+            :func:`rnnt_loss`.
+    """
+
+    def __init__(
+        self,
+        blank: int = -1,
+        clamp: float = -1.0,
+        reduction: str = "mean",
+        fused_log_softmax: bool = True,
+        *,
+        reuse_logits: bool = False,
+        backend: str | None = None,
+    ) -> None:
+        super().__init__()
+        self.blank = blank
+        self.clamp = clamp
+        self.reduction = reduction
+        self.fused_log_softmax = fused_log_softmax
+        self.reuse_logits = reuse_logits
+        self.backend = backend
+
+    def forward(
+        self, logits: Tensor, targets: Tensor, logit_lengths: Tensor, target_lengths: Tensor
+    ) -> Tensor:
+        """The loss of a batch; arguments, result and errors as for :func:`rnnt_loss`."""
+        return rnnt_loss(
+            logits,
+            targets,
+            logit_lengths,
+            target_lengths,
+            self.blank,
+            self.clamp,
+            self.reduction,
+            self.fused_log_softmax,
+            reuse_logits=self.reuse_logits,
+            backend=self.backend,
+        )
+
+    def extra_repr(self) -> str:
+        return (
+            f"blank={self.blank}, clamp={self.clamp}, reduction={self.reduction!r}, "
+            f"fused_log_softmax={self.fused_log_softmax}, reuse_logits={self.reuse_logits}, "
+            f"backend={self.backend!r}"
+        )
+
+
+def pack_logits(logits: Tensor, logit_lengths: Tensor, target_lengths: Tensor) -> Tensor:
+    """The rows of padded logits that belong to a lattice, one sample after the other.
+
+    Args:
+        logits: (B, T, U + 1, V), any dtype.
+        logit_lengths: (B,) int32/int64 in [1, T], on the CPU or the device of ``logits``.
+        target_lengths: (B,) int32/int64 in [0, U], on the CPU or the device of ``logits``.
+
+    Returns:
+        (N, V), N = sum of ``logit_lengths * (target_lengths + 1)``; differentiable.
+
+    Raises:
+        ValueError: shape, device or length out of place.
+        TypeError: wrong type or dtype.
+    """
+    _arguments.check_tensor("logits", logits)
+    if logits.dim() != 4:
+        raise ValueError(
+            f"`logits` must be (B, T, U + 1, V), but has shape {_arguments.shape_of(logits)}."
+        )
+    B, T, U1, _ = logits.shape
+    _arguments.check_lengths(logits, logit_lengths, target_lengths, B)
+    _values.check_lengths(logit_lengths, target_lengths, max_frames=T, max_labels=U1 - 1)
+    lengths = logit_lengths.to(logits.device), target_lengths.to(logits.device)
+    return logits[layout.lattice_mask(*lengths, T, U1)]
+
+
+def unpack_logits(
+    packed: Tensor, logit_lengths: Tensor, target_lengths: Tensor, fill_value: float = 0.0
+) -> Tensor:
+    """Packed logits in the padded layout: the inverse of :func:`pack_logits`.
+
+    Args:
+        packed: (N, V), any dtype, N = sum of ``logit_lengths * (target_lengths + 1)``.
+        logit_lengths: (B,) int32/int64, T_b >= 1, on the CPU or the device of ``packed``.
+        target_lengths: (B,) int32/int64, U_b >= 0, on the CPU or the device of ``packed``.
+        fill_value: what the padding holds.
+
+    Returns:
+        (B, max T_b, max U_b + 1, V), differentiable; (0, 0, 1, V) for B = 0.
+
+    Raises:
+        ValueError: shape, device or length out of place, or N not the sum of rows.
+        TypeError: wrong type or dtype.
+    """
+    _arguments.check_tensor("packed", packed)
+    if packed.dim() != 2:
+        raise ValueError(f"`packed` must be (N, V), but has shape {_arguments.shape_of(packed)}.")
+    _arguments.check_tensor("logit_lengths", logit_lengths)
+    B = logit_lengths.shape[0] if logit_lengths.dim() == 1 else 1
+    _arguments.check_lengths(packed, logit_lengths, target_lengths, B)
+    _values.check_lengths(logit_lengths, target_lengths, num_rows=packed.shape[0])
+    lengths = logit_lengths.to(packed.device), target_lengths.to(packed.device)
+    T, U1 = layout.padded_size(*lengths)
+    padded = packed.new_full((B, T, U1, packed.shape[1]), fill_value)
+    return padded.index_put((layout.lattice_mask(*lengths, T, U1),), packed)
+
+
+def available_backends() -> tuple[str, ...]:
+    """Names that ``backend`` takes here and now, fastest first."""
+    return ("cpu", "reference") if _native.is_available() else ("reference",)
+
+
+def _choose_backend(logits: Tensor, backend: str | None) -> str:
+    if backend is None:
+        if logits.device.type != "cpu":
+            raise RuntimeError(
+                f"`rnnt_loss` has no native backend for logits on {logits.device}; "
+                'backend="reference" works there, slowly.'
+            )
+        return "cpu"
+    if backend not in ("cpu", "reference"):
+        raise ValueError(
+            f'`backend` must be None, "cpu" or "reference", but is {_arguments.quoted(backend)}.'
+        )
+    if backend == "cpu" and logits.device.type != "cpu":
+        raise ValueError(
+            f'`logits` must be on the CPU for backend="cpu", but is on {logits.device}.'
+        )
+    return backend
+
+
+def _rows_contiguous(logits: Tensor) -> Tensor:
+    return logits if _arguments.is_row_contiguous(logits) else logits.contiguous()
+
+
+def _cost_dtype(logits: Tensor) -> torch.dtype:
+    return torch.float64 if logits.dtype == torch.float64 else torch.float32
