@@ -1,0 +1,245 @@
+"""What surrounds a training step: seeds, the log, checkpoints, progress."""
+
+from __future__ import annotations
+
+import csv
+import math
+import os
+import random
+import time
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from lightning.pytorch import Callback, LightningModule, Trainer
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+
+from asr_ascend.data.seeding import stable_seed
+
+COLUMNS = (
+    "step",
+    "epoch",
+    "loss",
+    "rnnt_loss",
+    "ctc_loss",
+    "lr",
+    "grad_norm",
+    "chunk_frames",
+    "utterances",
+    "tokens",
+    "valid_cer",
+)
+
+
+class StepSeeds(Callback):
+    """Seeds Python, NumPy and torch before every batch from (seed, rank, batches so far).
+
+    Random states are thus a function of the position in the run. Saved states would not do: making
+    a loader's iterator draws from torch's generator, at another moment in a resumed run.
+    """
+
+    def __init__(self, seed: int) -> None:
+        self.seed = seed
+
+    def on_train_batch_start(
+        self, trainer: Trainer, pl_module: LightningModule, batch: Any, batch_idx: int
+    ) -> None:
+        place = (trainer.global_rank, trainer.current_epoch, batch_idx)
+        seed = stable_seed("step", self.seed, *place)
+        random.seed(seed)
+        np.random.seed(seed % 2**32)  # noqa: NPY002 - users' code may draw from the global state
+        torch.manual_seed(seed)
+
+
+class StepLog(Callback):
+    """Writes a row per optimiser step, and one per validation, to metrics.csv and TensorBoard.
+
+    On resume, rows after the checkpoint's step are dropped, so that the file is an unbroken run's.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.last_step = -1
+
+    def on_train_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
+        if not trainer.is_global_zero:
+            return
+        self.last_step = trainer.global_step
+        kept = self._rows_until(trainer.global_step) if trainer.global_step > 0 else []
+        temporary = self.path.with_suffix(".csv.part")
+        with temporary.open("w", newline="", encoding="utf-8") as stream:
+            writer = csv.DictWriter(stream, COLUMNS, lineterminator="\n")
+            writer.writeheader()
+            writer.writerows(kept)
+        os.replace(temporary, self.path)
+
+    def on_train_batch_end(
+        self, trainer: Trainer, pl_module: LightningModule, outputs: Any, batch: Any, batch_idx: int
+    ) -> None:
+        if trainer.global_step != self.last_step:
+            self.last_step = trainer.global_step
+            self._write(trainer, pl_module.last_step_metrics)  # type: ignore[arg-type]
+
+    def on_validation_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
+        if not trainer.sanity_checking:
+            self._write(trainer, {"valid_cer": float(trainer.callback_metrics["valid_cer"])})
+
+    def _write(self, trainer: Trainer, values: dict[str, Any]) -> None:
+        if not trainer.is_global_zero:
+            return
+        row = {"step": trainer.global_step, "epoch": trainer.current_epoch, **values}
+        with self.path.open("a", newline="", encoding="utf-8") as stream:
+            csv.DictWriter(stream, COLUMNS, lineterminator="\n").writerow(row)
+        if trainer.logger is not None:
+            numbers = {k: v for k, v in values.items() if isinstance(v, int | float)}
+            trainer.logger.log_metrics(numbers, step=trainer.global_step)
+
+    def _rows_until(self, step: int) -> list[dict[str, str]]:
+        if not self.path.is_file():
+            return []
+        with self.path.open(newline="", encoding="utf-8") as stream:
+            # A line cut off by a kill has no number in its first columns, or too few of them.
+            return [
+                {column: row.get(column) or "" for column in COLUMNS}
+                for row in csv.DictReader(stream)
+                if (row.get("step") or "").isdigit() and int(row["step"]) <= step
+            ]
+
+
+class Checkpoints(Callback):
+    """Keeps last.ckpt and the k best by validation CER.
+
+    A step that ends with a validation is saved after it, so that a resumed run repeats neither the
+    step nor the validation.
+
+    Args:
+        folder: where the files are.
+        every_steps: optimiser steps between two writes of last.ckpt.
+        val_every_steps: optimiser steps between two validations.
+        top_k: how many best checkpoints to keep.
+    """
+
+    def __init__(self, folder: Path, every_steps: int, val_every_steps: int, top_k: int) -> None:
+        self.folder = folder
+        self.every_steps = every_steps
+        self.val_every_steps = val_every_steps
+        self.top_k = top_k
+        self.best: list[tuple[float, str]] = []
+        self.saved_step = -1
+
+    def state_dict(self) -> dict[str, Any]:
+        return {"best": [[cer, name] for cer, name in self.best]}
+
+    def load_state_dict(self, state_dict: dict[str, Any]) -> None:
+        self.best = [(float(cer), str(name)) for cer, name in state_dict["best"]]
+
+    def on_train_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
+        self.saved_step = trainer.global_step
+        if trainer.global_step == 0 and trainer.is_global_zero:
+            for stale in self.folder.glob("*.ckpt"):
+                stale.unlink()
+
+    def on_train_batch_end(
+        self, trainer: Trainer, pl_module: LightningModule, outputs: Any, batch: Any, batch_idx: int
+    ) -> None:
+        step = trainer.global_step
+        validates = trainer.enable_validation and step % self.val_every_steps == 0
+        if step != self.saved_step and step % self.every_steps == 0 and not validates:
+            self._save_last(trainer)
+
+    def on_validation_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
+        if trainer.sanity_checking:
+            return
+        cer = float(trainer.callback_metrics["valid_cer"])
+        entry = (cer, f"best-step{trainer.global_step:06d}-cer{100 * cer:.2f}.ckpt")
+        ranked = sorted([*self.best, entry])[: self.top_k]
+        dropped = [name for _, name in self.best if name not in {name for _, name in ranked}]
+        self.best = ranked
+        if entry in ranked:
+            trainer.save_checkpoint(self.folder / entry[1])
+        # Only after the better one is on the disk.
+        for name in dropped:
+            trainer.strategy.remove_checkpoint(self.folder / name)
+        self._save_last(trainer)
+
+    def on_train_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
+        if self.saved_step != trainer.global_step:
+            self._save_last(trainer)
+
+    def _save_last(self, trainer: Trainer) -> None:
+        self.saved_step = trainer.global_step
+        trainer.save_checkpoint(self.folder / "last.ckpt")
+
+
+class StepProgress(Callback):
+    """A bar on stderr over all optimiser steps; plain lines where stderr is no terminal."""
+
+    def __init__(self, lines_every_steps: int = 100) -> None:
+        self.console = Console(stderr=True, soft_wrap=True)
+        self.lines_every_steps = lines_every_steps
+        self.bar: Progress | None = None
+        self.task: Any = None
+        self.first_step = self.last_step = 0
+        self.started = 0.0
+        self.valid_cer = math.nan
+
+    def on_train_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
+        if not trainer.is_global_zero:
+            return
+        self.total = int(trainer.estimated_stepping_batches)
+        self.first_step = self.last_step = trainer.global_step
+        self.started = time.monotonic()
+        if self.console.is_terminal:
+            self.bar = Progress(
+                TextColumn("training"),
+                BarColumn(),
+                MofNCompleteColumn(),
+                TimeRemainingColumn(),
+                TextColumn("{task.fields[state]}"),
+                console=self.console,
+            )
+            self.task = self.bar.add_task("", total=self.total, state="")
+            self.bar.start()
+
+    def on_train_batch_end(
+        self, trainer: Trainer, pl_module: LightningModule, outputs: Any, batch: Any, batch_idx: int
+    ) -> None:
+        step = trainer.global_step
+        if not trainer.is_global_zero or step == self.last_step:
+            return
+        self.last_step = step
+        state = self._state(pl_module.last_step_metrics, step)  # type: ignore[arg-type]
+        if self.bar is not None:
+            self.bar.update(self.task, completed=step, state=state)
+        elif step % self.lines_every_steps == 0 or step == self.total:
+            self.console.print(f"step {step}/{self.total}  {state}")
+
+    def on_validation_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
+        self.valid_cer = float(trainer.callback_metrics["valid_cer"])
+        if trainer.is_global_zero:
+            self.console.print(
+                f"step {trainer.global_step}/{self.total}  "
+                f"streaming CER on the validation set {100 * self.valid_cer:.2f}%"
+            )
+
+    def on_train_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
+        self._stop()
+
+    def on_exception(
+        self, trainer: Trainer, pl_module: LightningModule, exception: BaseException
+    ) -> None:
+        self._stop()
+
+    def _stop(self) -> None:
+        if self.bar is not None:
+            self.bar.stop()
+            self.bar = None
+
+    def _state(self, metrics: dict[str, Any], step: int) -> str:
+        speed = (step - self.first_step) / max(time.monotonic() - self.started, 1e-9)
+        loss = metrics.get("rnnt_loss")
+        shown = f"RNN-T {loss:.2f}" if isinstance(loss, float) else f"CTC {metrics['ctc_loss']:.2f}"
+        cer = "" if math.isnan(self.valid_cer) else f"  CER {100 * self.valid_cer:.1f}%"
+        return f"{shown}{cer}  {speed:.1f} steps/s"

@@ -1,0 +1,214 @@
+"""What each key of a config may hold, and the sentence a wrong value gets."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+
+class ConfigError(ValueError):
+    """A config that can't be run; the message is one sentence for the user."""
+
+
+@dataclass(frozen=True)
+class Rule:
+    """What a value must be (for the message) and the test of it."""
+
+    wanted: str
+    accepts: Callable[[Any], bool]
+
+
+def integer(low: int | None = None, high: int | None = None) -> Rule:
+    def accepts(value: Any) -> bool:
+        whole = isinstance(value, int) and not isinstance(value, bool)
+        return whole and (low is None or value >= low) and (high is None or value <= high)
+
+    return Rule("an integer" + _range(low, high), accepts)
+
+
+def number(low: float | None = None, high: float | None = None, above: float | None = None) -> Rule:
+    def accepts(value: Any) -> bool:
+        if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
+            return False
+        inside = (low is None or value >= low) and (high is None or value <= high)
+        return inside and (above is None or value > above)
+
+    return Rule("a number" + (f" above {above}" if above is not None else _range(low, high)), accepts)
+
+
+def choice(*options: str) -> Rule:
+    return Rule("one of " + ", ".join(options), lambda value: value in options)
+
+
+def optional(rule: Rule) -> Rule:
+    return Rule(rule.wanted + " or null", lambda value: value is None or rule.accepts(value))
+
+
+def either(first: Rule, second: Rule) -> Rule:
+    return Rule(
+        f"{first.wanted} or {second.wanted}", lambda v: first.accepts(v) or second.accepts(v)
+    )
+
+
+def list_of(rule: Rule, length: int | None = None) -> Rule:
+    def accepts(value: Any) -> bool:
+        right = isinstance(value, list) and (len(value) == length if length else len(value) > 0)
+        return right and all(rule.accepts(item) for item in value)
+
+    return Rule(f"a list of {f'{length} values' if length else 'values'}, each {rule.wanted}", accepts)
+
+
+def _range(low: float | None, high: float | None) -> str:
+    if low is not None and high is not None:
+        return f" in [{low}, {high}]"
+    if low is not None:
+        return f" of at least {low}"
+    return "" if high is None else f" of at most {high}"
+
+
+TEXT = Rule("a non-empty string", lambda value: isinstance(value, str) and value != "")
+FLAG = Rule("true or false", lambda value: isinstance(value, bool))
+PATHS = either(TEXT, list_of(TEXT))
+CHUNK_MS = either(
+    Rule(
+        "a multiple of 40 of at least 40",
+        lambda value: integer(40).accepts(value) and value % 40 == 0,
+    ),
+    choice("full"),
+)
+
+LOSS = {
+    "blank": integer(),
+    "clamp": number(),
+    "reduction": choice("sum", "mean"),
+    "fused_log_softmax": FLAG,
+    "dtype": choice("float32", "float16", "bfloat16", "float64"),
+    "reuse_logits": FLAG,
+    "backend": optional(TEXT),
+    "normalize_by": choice("utterances", "tokens"),
+    "ctc_weight": number(0),
+    "ctc_first": number(0, 1),
+}
+OPTIMIZER = {
+    "lr": number(above=0),
+    "betas": list_of(number(0, 1), 2),
+    "weight_decay": number(0),
+    "warmup_steps": integer(0),
+    "cosine_last": number(0, 1),
+    "final_lr_ratio": number(0, 1),
+}
+TRAINER = {
+    "max_steps": integer(-1),
+    "max_epochs": integer(-1),
+    "accelerator": TEXT,
+    "devices": either(integer(1), TEXT),
+    "strategy": TEXT,
+    "precision": TEXT,
+    "num_threads": optional(integer(1)),
+    "accumulate_grad_batches": integer(1),
+    "gradient_clip_val": optional(number(0)),
+    "chunk_frames": list_of(integer(0)),
+    "left_chunks": list_of(integer(0)),
+    "val_every_steps": integer(1),
+    "val_utterances": integer(0),
+    "val_chunk_ms": CHUNK_MS,
+    "checkpoint_every_steps": integer(1),
+    "save_top_k": integer(0),
+    "progress_bar": FLAG,
+}
+TRAIN = {
+    "name": TEXT,
+    "seed": integer(0),
+    "output_dir": TEXT,
+    "ckpt_path": optional(TEXT),
+    "resume": FLAG,
+    "force": FLAG,
+}
+EVALUATE = {
+    "checkpoint": TEXT,
+    "manifest": PATHS,
+    "snr_db": list_of(either(number(), choice("clean"))),
+    "chunk_ms": CHUNK_MS,
+    "left_chunks": integer(0),
+    "full_context": FLAG,
+    "decoder": choice("greedy", "beam"),
+    "beam_width": integer(1),
+    "noise_kinds": list_of(TEXT),
+    "unseen_noise_kinds": Rule("a list of kinds of noise", lambda v: isinstance(v, list)),
+    "noise_seed": integer(0),
+    "max_utterances": optional(integer(1)),
+    "batch_seconds": number(above=0),
+    "worst": integer(0),
+    "out_dir": optional(TEXT),
+    "num_threads": optional(integer(1)),
+    "progress_bar": FLAG,
+}
+TRANSCRIBE = {
+    "checkpoint": TEXT,
+    "wav": TEXT,
+    "chunk_ms": CHUNK_MS,
+    "left_chunks": integer(0),
+    "sample_rate_hz": integer(1000),
+    "format": choice("text", "json"),
+    "num_threads": optional(integer(1)),
+}
+
+
+def check(config_name: str, config: Mapping[str, Any]) -> None:
+    """Checks every key and value of a composed config.
+
+    Args:
+        config_name: `train`, `evaluate` or `transcribe`.
+        config: the composed config as plain Python.
+
+    Raises:
+        ConfigError: the first key that isn't known or value that breaks its rule.
+    """
+    if config_name != "train":
+        _check_group("", config, EVALUATE if config_name == "evaluate" else TRANSCRIBE)
+        return
+    groups = {"loss": LOSS, "optimizer": OPTIMIZER, "trainer": TRAINER, "data": DATA}
+    top = {key: value for key, value in config.items() if key not in {*groups, "model"}}
+    _check_group("", top, TRAIN)
+    if config.get("loss", {}).get("reduction") == "none":
+        raise ConfigError(
+            "`loss.reduction` must be one of sum, mean in training, which needs a single number to "
+            "minimise, but is 'none'."
+        )
+    for group, rules in groups.items():
+        _check_group(f"{group}.", config[group], rules)
+    _check_model(config["model"])
+    trainer = config["trainer"]
+    if trainer["max_steps"] == -1 and trainer["max_epochs"] == -1:
+        raise ConfigError(
+            "One of `trainer.max_steps` and `trainer.max_epochs` must be set, but both are -1."
+        )
+
+
+def _check_model(values: Mapping[str, Any]) -> None:
+    from asr_ascend.models import check_model_config
+
+    try:
+        check_model_config(values)
+    except ValueError as error:
+        raise ConfigError(str(error)) from error
+
+
+def _check_group(prefix: str, values: Any, rules: Mapping[str, Rule]) -> None:
+    if not isinstance(values, Mapping):
+        raise ConfigError(f"`{prefix[:-1]}` must be a group of keys, but is {values!r}.")
+    for key in rules:
+        if values.get(key, "???") == "???":  # OmegaConf's mark of a mandatory key
+            raise ConfigError(f"`{prefix}{key}` must be given, but is missing.")
+    for key, value in values.items():
+        if key not in rules:
+            owner = f"`{prefix[:-1]}`" if prefix else "the config"
+            raise ConfigError(f"Unknown key `{prefix}{key}`; {owner} has {', '.join(sorted(rules))}.")
+        if not rules[key].accepts(value):
+            shown = "null" if value is None else repr(value)
+            raise ConfigError(f"`{prefix}{key}` must be {rules[key].wanted}, but is {shown}.")
+
+
+DATA: dict[str, Rule] = {}

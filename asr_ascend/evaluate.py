@@ -1,0 +1,218 @@
+"""Character error rate by SNR, streaming beside full context, and emission delay.
+
+``python -m asr_ascend.evaluate checkpoint=outputs/demo/checkpoints/last.ckpt``
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import soundfile
+import torch
+from rich.console import Console
+from rich.progress import track
+from torch import Tensor
+from torch.nn.utils.rnn import pad_sequence
+
+from asr_ascend import report
+from asr_ascend.checkpoint import CheckpointError, TrainedModel, load_model
+from asr_ascend.config import ConfigError, run_entry
+from asr_ascend.data.audio import AudioError, load_audio
+from asr_ascend.data.features import LogMel
+from asr_ascend.data.manifest import ManifestError, Utterance, load_manifest
+from asr_ascend.data.noise import KINDS, mix_at_snr, substation_noise
+from asr_ascend.data.seeding import seeded_generator
+from asr_ascend.decoding import Hypothesis, beam_decode, greedy_decode
+from asr_ascend.metrics import ErrorCounts, align, emission_delays
+
+SAMPLE_RATE_HZ = 16000
+ENCODER_FRAME_MS = 40
+EXAMPLE_SNR_DB = 5.0
+
+
+@dataclass(frozen=True)
+class Spoken:
+    """One utterance of a set, its speech and the noise that every SNR of it is mixed from."""
+
+    utterance: Utterance
+    set_name: str
+    speech: Tensor
+    noise: Tensor
+    noise_kind: str
+
+    def at(self, snr_db: float | None) -> Tensor:
+        if snr_db is None:
+            return self.speech
+        return mix_at_snr(self.speech, self.noise, snr_db, SAMPLE_RATE_HZ)
+
+
+def main(config: dict[str, Any]) -> int:
+    """Evaluates a checkpoint, prints the table, writes the report; the exit status."""
+    if config["num_threads"]:
+        torch.set_num_threads(config["num_threads"])
+    trained = load_model(config["checkpoint"])
+    manifests = config["manifest"]
+    manifests = [manifests] if isinstance(manifests, str) else manifests
+    utterances = list(load_sets(manifests, config["max_utterances"]))
+    spoken = [_speak(u, name, i, config) for i, (name, u) in enumerate(utterances)]
+    results = decode_all(trained, spoken, config)
+    about = {
+        "checkpoint": config["checkpoint"],
+        "step": trained.step,
+        "manifests": manifests,
+        "decoder": config["decoder"],
+        "chunk_ms": config["chunk_ms"],
+        "left_chunks": config["left_chunks"],
+        "noise_kinds": config["noise_kinds"],
+        "unseen_noise_kinds": config["unseen_noise_kinds"],
+        "noise_seed": config["noise_seed"],
+    }
+    summary = report.summarise(results, about, config["worst"])
+    folder = out_dir(config)
+    report.write(summary, results, folder)
+    print(report.table(summary))
+    print(_write_example(spoken[0], results, folder))
+    print(f"Report: {folder / 'report.md'}  plot: {folder / 'cer_by_snr.png'}")
+    return 0
+
+
+def out_dir(config: dict[str, Any]) -> Path:
+    """Folder of the report: as configured, else the run that the checkpoint belongs to."""
+    if config["out_dir"]:
+        return Path(config["out_dir"])
+    folder = Path(config["checkpoint"]).parent
+    return folder.parent if folder.name == "checkpoints" else folder
+
+
+def load_sets(manifests: Sequence[str], limit: int | None) -> Iterator[tuple[str, Utterance]]:
+    """Utterances with text, each with the name of its set: the stem of its manifest.
+
+    Raises:
+        ConfigError: two manifests of one name.
+    """
+    names = [Path(path).stem for path in manifests]
+    if len(set(names)) < len(names):
+        raise ConfigError(f"The manifests must have distinct names, but are {', '.join(names)}.")
+    for name, path in zip(names, manifests, strict=True):
+        kept = [utterance for utterance in load_manifest(path) if utterance.text.strip()]
+        for utterance in kept[:limit]:
+            yield name, utterance
+
+
+def decode_all(
+    trained: TrainedModel, spoken: Sequence[Spoken], config: dict[str, Any]
+) -> list[report.Decoded]:
+    """Every utterance at every SNR, streaming and, if asked for, with full context."""
+    streams = config["chunk_ms"] != "full"
+    contexts: list[tuple[str, int | None, int | None]] = []
+    if streams:
+        chunk_frames = int(config["chunk_ms"]) // ENCODER_FRAME_MS
+        contexts.append((report.STREAMING, chunk_frames, config["left_chunks"]))
+    if config["full_context"] or not streams:
+        contexts.append((report.FULL, None, None))
+    snrs = [None if snr == "clean" else float(snr) for snr in config["snr_db"]]
+    work = [
+        (snr, batch) for snr in snrs for batch in _batches(spoken, config["batch_seconds"])
+    ]
+    console = Console(stderr=True)
+    shown = track(
+        work, "decoding", console=console, disable=not config["progress_bar"], transient=True
+    )
+    log_mel = LogMel(SAMPLE_RATE_HZ)
+    results: list[report.Decoded] = []
+    for snr, batch in shown:
+        features = [log_mel(item.at(snr)) for item in batch]
+        for context in contexts:
+            hypotheses = _decode(trained, features, context[1:], config)
+            for item, hypothesis in zip(batch, hypotheses, strict=True):
+                results.append(_judge(trained, item, hypothesis, snr, context))
+    return results
+
+
+@torch.inference_mode()
+def _decode(
+    trained: TrainedModel,
+    features: Sequence[Tensor],
+    context: tuple[int | None, int | None],
+    config: dict[str, Any],
+) -> list[Hypothesis]:
+    """Hypotheses of a batch. The chunk mask gives what a stream would: the models' tests hold it."""
+    lengths = torch.tensor([len(f) for f in features])
+    padded = pad_sequence(list(features), batch_first=True)
+    encoded, encoded_lengths = trained.model.encode(padded, lengths, *context)
+    if config["decoder"] == "beam":
+        return beam_decode(trained.model, encoded, encoded_lengths, config["beam_width"])
+    return greedy_decode(trained.model, encoded, encoded_lengths)
+
+
+def _judge(
+    trained: TrainedModel,
+    item: Spoken,
+    hypothesis: Hypothesis,
+    snr_db: float | None,
+    context: tuple[str, int | None, int | None],
+) -> report.Decoded:
+    name, chunk_frames, _ = context
+    utterance = item.utterance
+    text = trained.tokenizer.decode(hypothesis.tokens)
+    return report.Decoded(
+        id=utterance.id,
+        set_name=item.set_name,
+        snr_db=snr_db,
+        context=name,
+        noise="none" if snr_db is None else item.noise_kind,
+        reference=utterance.text,
+        hypothesis=text,
+        errors=ErrorCounts.of(align(utterance.text, text)),
+    )
+
+
+def _speak(
+    utterance: Utterance, set_name: str, index: int, config: dict[str, Any]
+) -> Spoken:
+    """Speech and noise of an utterance; every other one gets the kinds that training doesn't."""
+    unseen = bool(config["unseen_noise_kinds"]) and index % 2 == 1
+    kinds = config["unseen_noise_kinds"] if unseen else config["noise_kinds"]
+    unknown = [kind for kind in kinds if kind not in KINDS]
+    if unknown:
+        raise ConfigError(f"Kinds of noise are {', '.join(KINDS)}, but one is '{unknown[0]}'.")
+    speech = load_audio(utterance.audio_path, SAMPLE_RATE_HZ)
+    generator = seeded_generator("evaluate", config["noise_seed"], set_name, utterance.id)
+    noise = substation_noise(speech.numel(), SAMPLE_RATE_HZ, generator, kinds)
+    return Spoken(utterance, set_name, speech, noise, "unseen" if unseen else "known")
+
+
+def _batches(spoken: Sequence[Spoken], seconds: float) -> list[list[Spoken]]:
+    """Batches of similar length; padding and all, each lasts about `seconds` at most."""
+    batches: list[list[Spoken]] = []
+    for item in sorted(spoken, key=lambda s: s.speech.numel()):
+        longest = item.speech.numel() / SAMPLE_RATE_HZ
+        if batches and longest * (len(batches[-1]) + 1) <= seconds:
+            batches[-1].append(item)
+        else:
+            batches.append([item])
+    return batches
+
+
+def _write_example(item: Spoken, results: Sequence[report.Decoded], folder: Path) -> str:
+    """Writes one noisy utterance with its text, to be listened to and transcribed."""
+    noisy = item.at(EXAMPLE_SNR_DB)
+    peak = float(noisy.abs().max()) if noisy.numel() else 0.0
+    soundfile.write(folder / "example.wav", (noisy / max(1.0, peak)).numpy(), SAMPLE_RATE_HZ)
+    record = {
+        "id": item.utterance.id,
+        "snr_db": EXAMPLE_SNR_DB,
+        "audio_filepath": "example.wav",
+        "text": item.utterance.text,
+    }
+    text = json.dumps(record, ensure_ascii=False) + "\n"
+    (folder / "example.json").write_text(text, encoding="utf-8")
+    return f"Example at {EXAMPLE_SNR_DB:g} dB: {folder / 'example.wav'}, said: {item.utterance.text}"
+
+
+if __name__ == "__main__":
+    run_entry("evaluate", main, (CheckpointError, ManifestError, AudioError))

@@ -1,0 +1,310 @@
+"""Report of an evaluation: summary, table, Markdown, JSON and picture, all from the results."""
+
+from __future__ import annotations
+
+import json
+import os
+import statistics
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from asr_ascend.metrics import ErrorCounts
+
+STREAMING, FULL = "streaming", "full context"
+
+
+@dataclass(frozen=True)
+class Decoded:
+    """One utterance decoded in one condition.
+
+    Args:
+        id: of the utterance.
+        set_name: stem of its manifest.
+        snr_db: None for clean speech.
+        context: "streaming" or "full context".
+        noise: "none", "known" (kinds that training hears) or "unseen".
+        reference, hypothesis: texts.
+        errors: of the hypothesis.
+        delays_ms: end of the emitting frame minus end of the spoken token, correct tokens only.
+        onsets_ms: end of the emitting frame minus the token's spoken onset, the same tokens.
+        waits_ms: from the end of the emitting frame to the end of its chunk, the same tokens.
+    """
+
+    id: str
+    set_name: str
+    snr_db: float | None
+    context: str
+    noise: str
+    reference: str
+    hypothesis: str
+    errors: ErrorCounts
+    delays_ms: tuple[float, ...] = ()
+    onsets_ms: tuple[float, ...] = ()
+    waits_ms: tuple[float, ...] = ()
+
+
+def summarise(results: Sequence[Decoded], about: dict[str, Any], worst: int) -> dict[str, Any]:
+    """Everything the report says, as plain Python.
+
+    Args:
+        results: every utterance in every condition.
+        about: what was evaluated; copied to the top of the summary.
+        worst: how many of the worst streaming utterances to list.
+    """
+    streaming = [result for result in results if result.context == STREAMING]
+    spoiled = sorted(streaming, key=lambda r: (-r.errors.cer, -_wrong(r.errors), r.id))
+    return {
+        **about,
+        "utterances": len({(result.set_name, result.id) for result in results}),
+        "cer": _rows(results, lambda r: (r.set_name, r.context, r.snr_db)),
+        "cer_all_sets": _rows(results, lambda r: ("all", r.context, r.snr_db)),
+        "cer_by_noise": _rows(
+            [r for r in streaming if r.noise != "none"],
+            lambda r: (f"{r.noise} kinds of noise", r.context, r.snr_db),
+        ),
+        "emission": _emission(streaming),
+        "emission_by_snr": [
+            {"snr_db": _snr_name(snr), **_emission([r for r in streaming if r.snr_db == snr])}
+            for snr in _unique(r.snr_db for r in streaming)
+        ],
+        "worst": [utterance_record(result) for result in spoiled[:worst] if _wrong(result.errors)],
+    }
+
+
+def utterance_record(result: Decoded) -> dict[str, Any]:
+    """One line of utterances.jsonl."""
+    return {
+        "id": result.id,
+        "set": result.set_name,
+        "snr_db": _snr_name(result.snr_db),
+        "context": result.context,
+        "noise": result.noise,
+        "cer": round(result.errors.cer, 4),
+        "substitutions": result.errors.substitutions,
+        "deletions": result.errors.deletions,
+        "insertions": result.errors.insertions,
+        "reference": result.reference,
+        "hypothesis": result.hypothesis,
+    }
+
+
+def table(summary: dict[str, Any]) -> str:
+    """CER by set, context and SNR, and the emission delay, as text for a terminal."""
+    names = _unique(row["snr_db"] for row in summary["cer"])
+    lines = [f"CER in % by SNR in dB ({summary['utterances']} utterances, {summary['decoder']})"]
+    lines.append(f"{'':12s}{'':22s}" + "".join(f"{name:>8}" for name in names))
+    for set_name in _unique(row["set"] for row in summary["cer"]):
+        label = set_name
+        for context in _unique(row["context"] for row in summary["cer"]):
+            shown = f"streaming {_chunk(summary)}" if context == STREAMING else context
+            cells = _cells(summary["cer"], set_name, context, names)
+            lines.append(f"{label:12s}{shown:22s}" + "".join(f"{cell:>8}" for cell in cells))
+            label = ""
+    emission = summary["emission"]
+    if emission["tokens"]:
+        lines.append(_emission_sentence(emission))
+    return "\n".join(lines)
+
+
+def markdown(summary: dict[str, Any]) -> str:
+    """The report as Markdown."""
+    names = _unique(row["snr_db"] for row in summary["cer"])
+    parts = [
+        "# Evaluation",
+        f"Checkpoint `{summary['checkpoint']}` (step {summary['step']}), "
+        f"{summary['utterances']} utterances, {summary['decoder']} decoding, stream in chunks of "
+        f"{_chunk(summary)}, noise seed {summary['noise_seed']}.",
+        "## Character error rate in %",
+        "![CER by SNR](cer_by_snr.png)",
+        _markdown_table(
+            ["set", "context", *[_snr_title(name) for name in names]],
+            [
+                [set_name, context, *_cells(summary["cer"], set_name, context, names)]
+                for set_name in _unique(row["set"] for row in summary["cer"])
+                for context in _unique(row["context"] for row in summary["cer"])
+            ],
+        ),
+    ]
+    if summary["cer_by_noise"]:
+        noisy = [name for name in names if name != "clean"]
+        parts += [
+            "Streaming, by kind of noise. Known: "
+            f"{', '.join(summary['noise_kinds'])}, with seeds that training doesn't use. Unseen: "
+            f"{', '.join(summary['unseen_noise_kinds']) or 'none'}.",
+            _markdown_table(
+                ["noise", *[_snr_title(name) for name in noisy]],
+                [
+                    [kind, *_cells(summary["cer_by_noise"], kind, STREAMING, noisy)]
+                    for kind in _unique(row["set"] for row in summary["cer_by_noise"])
+                ],
+            ),
+        ]
+    parts += ["## Errors", _markdown_table(*_error_table(summary["cer"]))]
+    parts += ["## Emission delay, streaming", *_emission_part(summary)]
+    parts += ["## Worst utterances, streaming", _worst_part(summary["worst"])]
+    return "\n\n".join(parts) + "\n"
+
+
+def write(summary: dict[str, Any], results: Iterable[Decoded], folder: Path) -> None:
+    """Writes report.md, report.json, utterances.jsonl and cer_by_snr.png, each in one step."""
+    folder.mkdir(parents=True, exist_ok=True)
+    lines = (json.dumps(utterance_record(r), ensure_ascii=False) + "\n" for r in results)
+    _replace(folder / "utterances.jsonl", "".join(lines))
+    _replace(folder / "report.json", json.dumps(summary, ensure_ascii=False, indent=1) + "\n")
+    _replace(folder / "report.md", markdown(summary))
+    plot(summary, folder / "cer_by_snr.png")
+
+
+def plot(summary: dict[str, Any], path: Path) -> None:
+    """Draws CER by SNR: a colour for each set, solid for the stream, dashed for full context."""
+    from matplotlib.backends.backend_agg import FigureCanvasAgg
+    from matplotlib.figure import Figure
+
+    names = _unique(row["snr_db"] for row in summary["cer"])
+    figure = Figure(figsize=(7, 4.2), layout="constrained")
+    FigureCanvasAgg(figure)
+    axes = figure.add_subplot()
+    for index, set_name in enumerate(_unique(row["set"] for row in summary["cer"])):
+        for context, line in ((STREAMING, "o-"), (FULL, "x--")):
+            cells = _cells(summary["cer"], set_name, context, names)
+            shown = f"streaming {_chunk(summary)}" if context == STREAMING else context
+            if any(cell != "" for cell in cells):
+                values = [float(cell) if cell else float("nan") for cell in cells]
+                axes.plot(values, line, color=f"C{index}", label=f"{set_name}, {shown}", ms=5)
+    axes.set_xticks(range(len(names)), [str(name) for name in names])
+    axes.set_xlabel("SNR over active speech in dB")
+    axes.set_ylabel("character error rate in %")
+    axes.set_ylim(bottom=0)
+    axes.grid(alpha=0.3)
+    axes.legend(frameon=False)
+    figure.savefig(path, dpi=150)
+
+
+def _rows(results: Iterable[Decoded], key: Callable[[Decoded], Any]) -> list[dict[str, Any]]:
+    groups: dict[Any, list[Decoded]] = {}
+    for result in results:
+        groups.setdefault(key(result), []).append(result)
+    rows = []
+    for (set_name, context, snr_db), members in groups.items():
+        errors = sum((member.errors for member in members), ErrorCounts())
+        rows.append(
+            {
+                "set": set_name,
+                "context": context,
+                "snr_db": _snr_name(snr_db),
+                "utterances": len(members),
+                "cer": errors.cer,
+                "substitutions": errors.substitutions,
+                "deletions": errors.deletions,
+                "insertions": errors.insertions,
+                "reference_length": errors.reference_length,
+            }
+        )
+    return rows
+
+
+def _emission(results: Sequence[Decoded]) -> dict[str, Any]:
+    delays = [delay for result in results for delay in result.delays_ms]
+    onsets = [onset for result in results for onset in result.onsets_ms]
+    waits = [wait for result in results for wait in result.waits_ms]
+    if not delays:
+        return {"tokens": 0}
+    ranked = sorted(delays)
+    return {
+        "tokens": len(delays),
+        "median_delay_ms": round(statistics.median(delays), 1),
+        "p90_delay_ms": round(ranked[int(0.9 * (len(ranked) - 1))], 1),
+        "share_before_onset": round(sum(onset < 0 for onset in onsets) / len(onsets), 5),
+        "median_chunk_wait_ms": round(statistics.median(waits), 1) if waits else None,
+    }
+
+
+def _emission_sentence(emission: dict[str, Any]) -> str:
+    return (
+        f"Emission delay, streaming: median {emission['median_delay_ms']:.0f} ms, 90th percentile "
+        f"{emission['p90_delay_ms']:.0f} ms; {100 * emission['share_before_onset']:.2f}% of "
+        f"{emission['tokens']} tokens before their onset."
+    )
+
+
+def _emission_part(summary: dict[str, Any]) -> list[str]:
+    if not summary["emission"]["tokens"]:
+        return ["The manifests hold no `token_start_ms`, so delays can't be measured."]
+    rows = [
+        [
+            _snr_title(row["snr_db"]),
+            str(row["tokens"]),
+            f"{row['median_delay_ms']:.0f}",
+            f"{row['p90_delay_ms']:.0f}",
+            f"{100 * row['share_before_onset']:.2f}",
+        ]
+        for row in summary["emission_by_snr"]
+        if row["tokens"]
+    ]
+    wait = summary["emission"]["median_chunk_wait_ms"]
+    more = "" if wait is None else f" Waiting for the chunk to fill adds {wait:.0f} ms (median)."
+    head = ["SNR", "correct tokens", "median in ms", "90th percentile in ms", "% before onset"]
+    explained = "End of the emitting frame minus end of the spoken token, correct tokens only."
+    return [explained + more, _markdown_table(head, rows)]
+
+
+def _error_table(rows: Iterable[dict[str, Any]]) -> tuple[list[str], list[list[str]]]:
+    head = ["set", "context", "SNR", "CER in %", "substitutions", "deletions", "insertions", "of"]
+    counts = ("substitutions", "deletions", "insertions", "reference_length")
+    body = [
+        [row["set"], row["context"], _snr_title(row["snr_db"]), f"{100 * row['cer']:.2f}"]
+        + [str(row[count]) for count in counts]
+        for row in rows
+    ]
+    return head, body
+
+
+def _worst_part(worst: Sequence[dict[str, Any]]) -> str:
+    if not worst:
+        return "Every utterance was right."
+    head = ["id", "SNR", "CER in %", "said", "decoded"]
+    body = [
+        [row["id"], _snr_title(row["snr_db"]), f"{100 * row['cer']:.0f}"]
+        + [row["reference"], row["hypothesis"] or "(nothing)"]
+        for row in worst
+    ]
+    return _markdown_table(head, body)
+
+
+def _cells(rows: Iterable[dict[str, Any]], set_name: str, context: str, names: list) -> list[str]:
+    found = {r["snr_db"]: r["cer"] for r in rows if (r["set"], r["context"]) == (set_name, context)}
+    return [f"{100 * found[name]:.2f}" if name in found else "" for name in names]
+
+
+def _markdown_table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
+    lines = ["| " + " | ".join(head) + " |", "|" + "---|" * len(head)]
+    lines += ["| " + " | ".join(cell.replace("|", "\\|") for cell in row) + " |" for row in rows]
+    return "\n".join(lines)
+
+
+def _replace(path: Path, text: str) -> None:
+    temporary = path.with_name(f".{path.name}.part")
+    temporary.write_text(text, encoding="utf-8")
+    os.replace(temporary, path)
+
+
+def _unique(values: Iterable[Any]) -> list[Any]:
+    return list(dict.fromkeys(values))
+
+
+def _wrong(errors: ErrorCounts) -> int:
+    return errors.substitutions + errors.deletions + errors.insertions
+
+
+def _snr_name(snr_db: float | None) -> float | str:
+    return "clean" if snr_db is None else f"{snr_db:g}"
+
+
+def _snr_title(name: str) -> str:
+    return name if name == "clean" else f"{name} dB"
+
+
+def _chunk(summary: dict[str, Any]) -> str:
+    return "full" if summary["chunk_ms"] == "full" else f"{summary['chunk_ms']} ms"

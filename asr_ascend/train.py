@@ -1,0 +1,168 @@
+"""Trains a transducer: assembles data, model, trainer and callbacks from the config.
+
+``python -m asr_ascend.train experiment=demo [key=value]``
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+import sys
+import time
+import warnings
+from pathlib import Path
+from typing import Any
+
+import torch
+from lightning.pytorch import Trainer, seed_everything
+from lightning.pytorch.loggers import TensorBoardLogger
+
+from asr_ascend.callbacks import Checkpoints, StepLog, StepProgress, StepSeeds
+from asr_ascend.checkpoint import KEY, AtomicCheckpointIO, CheckpointError, read_checkpoint
+from asr_ascend.config import ConfigError, run_entry
+from asr_ascend.data.datamodule import SpeechDataModule
+from asr_ascend.data.manifest import ManifestError
+from asr_ascend.fingerprint import fingerprint
+from asr_ascend.models import build_transducer
+from asr_ascend.module import TransducerModule
+
+RUN_FILE = "run.json"
+
+
+def main(config: dict[str, Any]) -> int:
+    """Trains as `config` says, unless that very run is already there; the exit status."""
+    folder = Path(config["output_dir"])
+    print_ = _printer()
+    digest = fingerprint(config, _files(config))
+    run = _read_run(folder)
+    if run.get("fingerprint") == digest and run.get("finished") and not config["force"]:
+        print_(f"{folder} holds this very run, finished; force=true trains again.")
+        return 0
+    ckpt_path = _resume_from(config, folder, run, digest, print_)
+    _quiet()
+    if config["trainer"]["num_threads"]:
+        torch.set_num_threads(config["trainer"]["num_threads"])
+    seed_everything(config["seed"], verbose=False)
+    datamodule = SpeechDataModule(**config["data"], blank=config["loss"]["blank"])
+    datamodule.prepare_data()
+    datamodule.setup("fit")
+    tokenizer = datamodule.tokenizer
+    if ckpt_path is not None:
+        _check_vocabulary(ckpt_path, tokenizer.pieces)
+    model = build_transducer(tokenizer.vocab_size, tokenizer.blank, config["model"])
+    model.set_cmvn(datamodule.cmvn.mean, datamodule.cmvn.std)
+    module = TransducerModule(model, tokenizer, config)
+    folder.mkdir(parents=True, exist_ok=True)
+    _write_json(folder / "config.json", config)
+    _write_json(folder / RUN_FILE, {"fingerprint": digest, "finished": False})
+    trainer = build_trainer(config, folder)
+    started = time.monotonic()
+    trainer.fit(module, datamodule=datamodule, ckpt_path=ckpt_path, weights_only=True)
+    if trainer.interrupted:
+        return 130
+    seconds = time.monotonic() - started
+    run = {"fingerprint": digest, "finished": True, "steps": trainer.global_step}
+    _write_json(folder / RUN_FILE, {**run, "seconds": round(seconds, 1)})
+    print_(f"{trainer.global_step} steps in {seconds / 60:.1f} min: {folder}/checkpoints/last.ckpt")
+    return 0
+
+
+def build_trainer(config: dict[str, Any], folder: Path) -> Trainer:
+    """Lightning's trainer with this project's callbacks; validation counts optimiser steps."""
+    settings = config["trainer"]
+    checkpoints = Checkpoints(
+        folder / "checkpoints",
+        settings["checkpoint_every_steps"],
+        settings["val_every_steps"],
+        settings["save_top_k"],
+    )
+    callbacks = [StepSeeds(config["seed"]), StepLog(folder / "metrics.csv")]
+    callbacks += [StepProgress()] if settings["progress_bar"] else []
+    return Trainer(
+        max_steps=settings["max_steps"],
+        max_epochs=settings["max_epochs"],
+        accelerator=settings["accelerator"],
+        devices=settings["devices"],
+        strategy=settings["strategy"],
+        precision=settings["precision"],
+        accumulate_grad_batches=settings["accumulate_grad_batches"],
+        val_check_interval=settings["val_every_steps"] * settings["accumulate_grad_batches"],
+        check_val_every_n_epoch=None,
+        num_sanity_val_steps=0,
+        logger=TensorBoardLogger(folder, name="tb", version=""),
+        callbacks=[*callbacks, checkpoints],
+        plugins=[AtomicCheckpointIO()],
+        use_distributed_sampler=False,
+        enable_checkpointing=False,
+        enable_progress_bar=False,
+        enable_model_summary=False,
+    )
+
+
+def _resume_from(
+    config: dict[str, Any], folder: Path, run: dict[str, Any], digest: str, print_: Any
+) -> str | None:
+    """Checkpoint to go on from, checked; None for a fresh start."""
+    if config["ckpt_path"] is not None:
+        read_checkpoint(config["ckpt_path"])
+        return str(config["ckpt_path"])
+    last = folder / "checkpoints" / "last.ckpt"
+    if not last.is_file() or run.get("finished"):
+        return None
+    if not config["resume"]:
+        print_(f"{folder} holds an unfinished run, which starts again; resume=true goes on with it.")
+        return None
+    if run.get("fingerprint") != digest:
+        print_(f"{folder} holds a run of another config or sources: training starts afresh.")
+        return None
+    print_(f"Going on from step {read_checkpoint(last)['global_step']} of {last}.")
+    return str(last)
+
+
+def _check_vocabulary(ckpt_path: str, pieces: list[str]) -> None:
+    from asr_ascend.tokenizer import Tokenizer
+
+    saved = Tokenizer.from_state_dict(read_checkpoint(ckpt_path)[KEY]["tokenizer"]).pieces
+    if saved != pieces:
+        raise ConfigError(
+            f"{ckpt_path} has a vocabulary of {len(saved)} pieces that differs from the "
+            f"{len(pieces)} of this training set, or blank stands elsewhere."
+        )
+
+
+def _files(config: dict[str, Any]) -> list[Path]:
+    manifests = [value for key, value in config["data"].items() if key.endswith("_manifest")]
+    return [Path(path) for path in manifests if path]
+
+
+def _read_run(folder: Path) -> dict[str, Any]:
+    try:
+        contents = json.loads((folder / RUN_FILE).read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return {}
+    return contents if isinstance(contents, dict) else {}
+
+
+def _write_json(path: Path, contents: dict[str, Any]) -> None:
+    temporary = path.with_name(f".{path.name}.part")
+    temporary.write_text(json.dumps(contents, ensure_ascii=False, indent=1) + "\n", encoding="utf-8")
+    os.replace(temporary, path)
+
+
+def _printer() -> Any:
+    """Prints on stderr, once for all ranks."""
+    first = os.environ.get("LOCAL_RANK", "0") == "0"
+    return lambda text: print(text, file=sys.stderr) if first else None
+
+
+def _quiet() -> None:
+    """Silences Lightning's tips and hints, which say nothing about a run; errors stay."""
+    for name in ("lightning.pytorch", "lightning.fabric"):
+        logging.getLogger(name).setLevel(logging.ERROR)
+    for pattern in (".*does not have many workers.*", ".*isinstance.*treespec.*", ".*smaller than the logging.*"):
+        warnings.filterwarnings("ignore", pattern)
+
+
+if __name__ == "__main__":
+    run_entry("train", main, (CheckpointError, ManifestError))

@@ -1,0 +1,152 @@
+"""Every wrong key or value gets one sentence; the whole sentence is expected."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from asr_ascend.config import compose_config, conf_dir, quote_paths
+from asr_ascend.config_rules import ConfigError
+
+LOSS_KEYS = (
+    "backend, blank, clamp, ctc_first, ctc_weight, dtype, fused_log_softmax, normalize_by, "
+    "reduction, reuse_logits"
+)
+TRAIN_CASES = {
+    "experiment=dmo": "`experiment` has no option 'dmo'; it has demo, smoke.",
+    "loss=ctc": "`loss` has no option 'ctc'; it has rnnt.",
+    "loss.clmap=1": f"Unknown key `loss.clmap`; `loss` has {LOSS_KEYS}.",
+    "+loss.clmap=1": f"Unknown key `loss.clmap`; `loss` has {LOSS_KEYS}.",
+    "~loss.clamp": "`loss.clamp` must be given, but is missing.",
+    "colour=red": "Unknown key `colour`; the train config has ckpt_path, data, experiment, force, "
+    "loss, model, name, optimizer, output_dir, resume, seed, trainer.",
+    "loss.clamp=abc": "`loss.clamp` must be a number, but is 'abc'.",
+    "loss.clamp=inf": "`loss.clamp` must be a number, but is inf.",
+    "loss.blank=1.5": "`loss.blank` must be an integer, but is 1.5.",
+    "loss.reduction=none": "`loss.reduction` must be one of sum, mean in training, which needs a "
+    "single number to minimise, but is 'none'.",
+    "loss.reduction=avg": "`loss.reduction` must be one of sum, mean, but is 'avg'.",
+    "loss.dtype=nonsense": "`loss.dtype` must be one of float32, float16, bfloat16, float64, but is "
+    "'nonsense'.",
+    "loss.fused_log_softmax=1": "`loss.fused_log_softmax` must be true or false, but is 1.",
+    "optimizer.lr=0": "`optimizer.lr` must be a number above 0, but is 0.",
+    "optimizer.betas=[0.9]": "`optimizer.betas` must be a list of 2 values, each a number in "
+    "[0, 1], but is [0.9].",
+    "trainer.max_epochs=1.5": "`trainer.max_epochs` must be an integer of at least -1, but is 1.5.",
+    "trainer.max_steps=-1": "One of `trainer.max_steps` and `trainer.max_epochs` must be set, but "
+    "both are -1.",
+    "trainer.chunk_frames=[]": "`trainer.chunk_frames` must be a list of values, each an integer of "
+    "at least 0, but is [].",
+    "seed=null": "`seed` must be an integer of at least 0, but is null.",
+    "model.predictor=gru": "`model.predictor` must be one of stateless, lstm, but is 'gru'.",
+    "loss.clamp=[": "'loss.clamp=[' is not an override of the form key=value.",
+    "loss.clamp=1,2": "'loss.clamp=1,2' holds several values, which need --multirun or [...].",
+    "trainer={a: 1}": "`trainer` is a group: choose one of its options, or set its keys as "
+    "trainer.name=value.",
+}
+
+
+@pytest.mark.parametrize("override", TRAIN_CASES)
+def test_a_wrong_training_config_is_one_sentence(override):
+    with pytest.raises(ConfigError) as caught:
+        compose_config("train", ["experiment=demo", override])
+    assert str(caught.value) == TRAIN_CASES[override]
+
+
+EVALUATE_CASES = {
+    "decoder=viterbi": "`decoder` must be one of greedy, beam, but is 'viterbi'.",
+    "chunk_ms=330": "`chunk_ms` must be a multiple of 40 of at least 40 or one of full, but is 330.",
+    "snr_db=[loud]": "`snr_db` must be a list of values, each a number or one of clean, but is "
+    "['loud'].",
+    "checkpont=a": "Unknown key `checkpont`; the evaluate config has batch_seconds, beam_width, "
+    "checkpoint, chunk_ms, decoder, full_context, left_chunks, manifest, max_utterances, "
+    "noise_kinds, noise_seed, num_threads, out_dir, progress_bar, snr_db, unseen_noise_kinds, worst.",
+}
+
+
+@pytest.mark.parametrize("override", EVALUATE_CASES)
+def test_a_wrong_evaluation_config_is_one_sentence(override):
+    with pytest.raises(ConfigError) as caught:
+        compose_config("evaluate", ["checkpoint=a.ckpt", override])
+    assert str(caught.value) == EVALUATE_CASES[override]
+
+
+@pytest.mark.parametrize(
+    ("command", "sentence"),
+    [
+        ("evaluate", "`checkpoint` must be given, but is missing."),
+        ("transcribe", "`checkpoint` must be given, but is missing."),
+    ],
+)
+def test_a_missing_mandatory_key_is_named(command, sentence):
+    with pytest.raises(ConfigError) as caught:
+        compose_config(command, [])
+    assert str(caught.value) == sentence
+
+
+def test_defaults_and_overrides_compose():
+    config = compose_config("train", ["experiment=demo", "loss.blank=-1", "loss.dtype=bfloat16"])
+    assert config["name"] == "demo"
+    assert config["output_dir"] == "outputs/demo"
+    assert config["loss"]["blank"] == -1
+    assert config["loss"]["dtype"] == "bfloat16"
+    assert config["loss"]["clamp"] == -1.0
+
+
+def test_configs_are_those_of_the_checkout():
+    assert conf_dir() == Path(__file__).resolve().parents[2] / "conf"
+
+
+def test_file_names_need_no_quoting():
+    given = ["wav=a b, c=(d)'s.wav", "manifest=[a.jsonl,b.jsonl]", "snr_db=[5]", "ckpt_path=null"]
+    assert quote_paths(given) == [
+        "wav='a b, c=(d)\\'s.wav'",
+        "manifest=[a.jsonl,b.jsonl]",
+        "snr_db=[5]",
+        "ckpt_path=null",
+    ]
+    config = compose_config("transcribe", quote_paths([given[0], "checkpoint=best-cer=1.ckpt"]))
+    assert (config["wav"], config["checkpoint"]) == ("a b, c=(d)'s.wav", "best-cer=1.ckpt")
+
+
+def run(module: str, *arguments: str, folder: Path) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", f"asr_ascend.{module}", *arguments]
+    return subprocess.run(command, capture_output=True, text=True, cwd=folder, timeout=120)
+
+
+def test_the_command_exits_2_with_one_line_and_no_traceback(tmp_path):
+    done = run("train", "experiment=demo", "loss.reduction=none", folder=tmp_path)
+    assert done.returncode == 2
+    assert done.stdout == ""
+    assert done.stderr == f"Error: {TRAIN_CASES['loss.reduction=none']}\n"
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_help_shows_groups_keys_and_examples(tmp_path):
+    done = run("train", "--help", folder=tmp_path)
+    assert done.returncode == 0
+    for piece in (
+        "python -m asr_ascend.train experiment=demo resume=true",
+        "experiment: demo, smoke",
+        "reduction: sum",
+        "checkpoints/last.ckpt",
+    ):
+        assert piece in done.stdout
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_cfg_job_prints_the_config_and_trains_nothing(tmp_path):
+    done = run("train", "experiment=demo", "loss.clamp=0.5", "--cfg", "job", folder=tmp_path)
+    assert done.returncode == 0
+    assert "\n  clamp: 0.5\n" in done.stdout
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_sweep_is_checked_before_any_of_it_runs(tmp_path):
+    done = run(
+        "train", "--multirun", "experiment=demo", "loss.reduction=sum,none", folder=tmp_path
+    )
+    assert done.returncode == 2
+    assert done.stderr == f"Error: {TRAIN_CASES['loss.reduction=none']}\n"
+    assert list(tmp_path.iterdir()) == []
