@@ -30,12 +30,12 @@ enum asr_ascend_dtype {
 
 enum asr_ascend_status {
   ASR_ASCEND_OK = 0,
-  ASR_ASCEND_BAD_ARGUMENT = 1,        // null pointer, unknown dtype, V < 1, blank outside [0, V)
-  ASR_ASCEND_BAD_LOGIT_LENGTH = 2,    // sample: T_b < 1, or above padded_t
-  ASR_ASCEND_BAD_TARGET_LENGTH = 3,   // sample: U_b < 0, above padded_u1 - 1 or above target_columns
-  ASR_ASCEND_BAD_TARGET = 4,          // sample, position: label outside [0, V)
-  ASR_ASCEND_TARGET_IS_BLANK = 5,     // sample, position: label equal to blank
-  ASR_ASCEND_BAD_ROWS = 6,            // value: sum of T_b * (U_b + 1), which is not packed_rows
+  ASR_ASCEND_BAD_ARGUMENT = 1,       // null pointer, unknown dtype, V < 1, blank outside [0, V)
+  ASR_ASCEND_BAD_LOGIT_LENGTH = 2,   // sample: T_b < 1, or above padded_t
+  ASR_ASCEND_BAD_TARGET_LENGTH = 3,  // sample: U_b < 0, above padded_u1 - 1 or above target_columns
+  ASR_ASCEND_BAD_TARGET = 4,         // sample, position: label outside [0, V)
+  ASR_ASCEND_TARGET_IS_BLANK = 5,    // sample, position: label equal to blank
+  ASR_ASCEND_BAD_ROWS = 6,           // value: sum of T_b * (U_b + 1), which is not packed_rows
   ASR_ASCEND_CROSS_CHECK_FAILED = 7,  // sample: forward and backward scores disagree
   ASR_ASCEND_NO_MEMORY = 8,
   ASR_ASCEND_BAD_ISA = 9,  // ASR_ASCEND_ISA names a version this CPU or build does not have
@@ -50,7 +50,8 @@ typedef struct asr_ascend_failure {
 
 // A batch of B lattices. Cell (b, t, u) is the row of V values that starts at element
 //   padded: b * stride_b + t * stride_t + u * stride_u
-//   packed: (row_offset_b + t * (U_b + 1) + u) * stride_u, row_offset_b = sum of T * (U + 1) before b
+//   packed: (row_offset_b + t * (U_b + 1) + u) * stride_u, row_offset_b = sum of T * (U + 1) before
+//   b
 typedef struct asr_ascend_rnnt_layout {
   int64_t packed_rows;  // N of a packed (N, V) tensor, or -1 for a padded (B, T, U1, V) one
   int64_t padded_t;     // T of a padded tensor; unused when packed

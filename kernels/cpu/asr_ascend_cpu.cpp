@@ -1,0 +1,269 @@
+// The C interface: checks, memory, and the order of the stages.
+#include "cpu/asr_ascend_cpu.h"
+
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+#include <limits>
+#include <memory>
+#include <vector>
+
+#include "cpu/isa.h"
+#include "cpu/problem.h"
+#include "cpu/thread_pool.h"
+
+namespace asr_ascend {
+namespace {
+
+// Logits in one task, and logits that are worth one more thread.
+constexpr int64_t kTaskElements = 64 * 1024;
+constexpr int64_t kThreadElements = 32 * 1024;
+// The same for lattice cells.
+constexpr int64_t kTaskCells = 8 * 1024;
+constexpr int64_t kThreadCells = 2 * 1024;
+
+constexpr double kCrossCheckTolerance = 1e-6;
+
+int64_t CeilDiv(int64_t a, int64_t b) { return (a + b - 1) / b; }
+
+int64_t ThreadsFor(int64_t work, int64_t work_per_thread, int64_t num_threads) {
+  return std::max<int64_t>(1, std::min(num_threads, work / work_per_thread));
+}
+
+size_t ElementSize(int32_t dtype) {
+  if (dtype == ASR_ASCEND_FLOAT64) return 8;
+  return dtype == ASR_ASCEND_FLOAT32 ? 4 : 2;
+}
+
+Job MakeJob(const asr_ascend_rnnt_problem& problem, const CheckedProblem& checked,
+            const void* logits) {
+  Job job = {};
+  job.batch = problem.batch;
+  job.vocab = problem.vocab;
+  job.blank = problem.blank;
+  job.clamp = problem.clamp > 0.0 ? problem.clamp : std::numeric_limits<double>::infinity();
+  job.fused_log_softmax = problem.fused_log_softmax != 0;
+  job.samples = checked.samples.data();
+  job.logits = logits;
+  return job;
+}
+
+Planes StatePlanes(double* state, int64_t rows) {
+  return Planes{state, state + rows, state + 2 * rows, state + 3 * rows, state + 4 * rows};
+}
+
+// Calls stage(job, first, last) for all rows of the batch, cut into tasks of about one size.
+void ForRows(void (*stage)(const Job&, int64_t, int64_t), const Job& job, int64_t rows,
+             int64_t num_threads) {
+  const int64_t rows_per_task = CeilDiv(kTaskElements, job.vocab);
+  const int64_t threads = ThreadsFor(rows * job.vocab, kThreadElements, num_threads);
+  ParallelFor(CeilDiv(rows, rows_per_task), threads, [&](int64_t task) {
+    const int64_t first = task * rows_per_task;
+    stage(job, first, std::min(rows, first + rows_per_task));
+  });
+}
+
+std::vector<int64_t> LargestFirst(const std::vector<Sample>& samples) {
+  std::vector<int64_t> order(samples.size());
+  for (size_t i = 0; i < order.size(); ++i) order[i] = static_cast<int64_t>(i);
+  std::stable_sort(order.begin(), order.end(), [&](int64_t a, int64_t b) {
+    return core::CellCount(samples[static_cast<size_t>(a)].lattice) >
+           core::CellCount(samples[static_cast<size_t>(b)].lattice);
+  });
+  return order;
+}
+
+// Alpha alone, two diagonals of it at a time.
+void CostsOnly(const SimdKernels& kernels, const Job& job, const CheckedProblem& checked,
+               int64_t num_threads, double* costs) {
+  std::vector<int64_t> offsets(checked.samples.size());
+  int64_t room = 0;
+  for (size_t b = 0; b < offsets.size(); ++b) {
+    const core::Lattice& lattice = checked.samples[b].lattice;
+    offsets[b] = room;
+    room += 2 * std::min(lattice.frames, lattice.columns);
+  }
+  std::vector<double> rolling(static_cast<size_t>(room));
+  const std::vector<int64_t> order = LargestFirst(checked.samples);
+  const int64_t threads = ThreadsFor(checked.rows, kThreadCells, num_threads);
+  ParallelFor(job.batch, threads, [&](int64_t task) {
+    const size_t b = static_cast<size_t>(order[static_cast<size_t>(task)]);
+    costs[b] = 0.0 - kernels.alpha(job, checked.samples[b], rolling.data() + offsets[b]);
+  });
+}
+
+// Alpha and beta as two tasks of each sample, then what the gradient needs of them.
+asr_ascend_status CostsAndOccupancies(const SimdKernels& kernels, const Job& job,
+                                      const CheckedProblem& checked, int64_t num_threads,
+                                      double* costs, asr_ascend_failure* failure) {
+  const std::vector<Sample>& samples = checked.samples;
+  const std::vector<int64_t> order = LargestFirst(samples);
+  std::vector<double> from_beta(samples.size());
+  const int64_t threads = ThreadsFor(2 * checked.rows, kThreadCells, num_threads);
+  ParallelFor(2 * job.batch, threads, [&](int64_t task) {
+    const size_t b = static_cast<size_t>(order[static_cast<size_t>(task / 2)]);
+    if (task % 2 == 0) {
+      costs[b] = 0.0 - kernels.alpha(job, samples[b], nullptr);
+    } else {
+      from_beta[b] = kernels.beta(job, samples[b]);
+    }
+  });
+  std::vector<int64_t> first_task(samples.size() + 1, 0);
+  for (size_t b = 0; b < samples.size(); ++b) {
+    const double difference = std::fabs(costs[b] + from_beta[b]);
+    if (difference > kCrossCheckTolerance * std::max(1.0, std::fabs(costs[b])) &&
+        std::isfinite(costs[b]) && std::isfinite(from_beta[b])) {
+      failure->sample = static_cast<int64_t>(b);
+      return ASR_ASCEND_CROSS_CHECK_FAILED;
+    }
+    first_task[b + 1] = first_task[b] + CeilDiv(core::CellCount(samples[b].lattice), kTaskCells);
+  }
+  ParallelFor(first_task.back(), threads, [&](int64_t task) {
+    const auto after = std::upper_bound(first_task.begin(), first_task.end(), task);
+    const size_t b = static_cast<size_t>(after - first_task.begin() - 1);
+    const int64_t parts = first_task[b + 1] - first_task[b];
+    const int64_t part = task - first_task[b];
+    const int64_t diagonals = core::DiagonalCount(samples[b].lattice);
+    kernels.occupancy(job, samples[b], -costs[b], diagonals * part / parts,
+                      diagonals * (part + 1) / parts);
+  });
+  return ASR_ASCEND_OK;
+}
+
+// Rows of a padded gradient that belong to no cell become zero.
+void ZeroPadding(const asr_ascend_rnnt_problem& problem, const asr_ascend_rnnt_layout& layout,
+                 const CheckedProblem& checked, void* grad) {
+  const size_t element_bytes = ElementSize(problem.dtype);
+  const size_t row_bytes = static_cast<size_t>(problem.vocab) * element_bytes;
+  const int64_t frames = problem.batch * layout.padded_t;
+  const int64_t padding = frames * layout.padded_u1 - checked.rows;
+  if (padding == 0) return;
+  const int64_t frames_per_task =
+      CeilDiv(kTaskElements, std::max<int64_t>(1, layout.padded_u1 * problem.vocab));
+  const int64_t threads = ThreadsFor(padding * problem.vocab, kThreadElements, problem.num_threads);
+  ParallelFor(CeilDiv(frames, frames_per_task), threads, [&](int64_t task) {
+    const int64_t end = std::min(frames, (task + 1) * frames_per_task);
+    for (int64_t frame = task * frames_per_task; frame < end; ++frame) {
+      const Sample& sample = checked.samples[static_cast<size_t>(frame / layout.padded_t)];
+      const int64_t t = frame % layout.padded_t;
+      const int64_t first = t < sample.lattice.frames ? sample.lattice.columns : 0;
+      if (first == layout.padded_u1) continue;
+      char* row = static_cast<char*>(grad) +
+                  core::RowElement(sample.grad, t, first) * static_cast<int64_t>(element_bytes);
+      const int64_t count = layout.padded_u1 - first;
+      if (layout.stride_u == problem.vocab) {
+        std::memset(row, 0, static_cast<size_t>(count) * row_bytes);
+        continue;
+      }
+      for (int64_t i = 0; i < count; ++i) {
+        std::memset(row + i * layout.stride_u * static_cast<int64_t>(element_bytes), 0, row_bytes);
+      }
+    }
+  });
+}
+
+bool IsSameLayout(const asr_ascend_rnnt_layout& a, const asr_ascend_rnnt_layout& b) {
+  if (a.packed_rows != b.packed_rows || a.stride_u != b.stride_u) return false;
+  return a.packed_rows >= 0 || (a.padded_t == b.padded_t && a.padded_u1 == b.padded_u1 &&
+                                a.stride_b == b.stride_b && a.stride_t == b.stride_t);
+}
+
+asr_ascend_status Forward(const asr_ascend_rnnt_problem& problem, const void* logits, double* costs,
+                          double* state, asr_ascend_failure* failure) {
+  const SimdKernels* kernels = ChosenKernels();
+  if (kernels == nullptr) return ASR_ASCEND_BAD_ISA;
+  CheckedProblem checked;
+  const asr_ascend_status status = CheckProblem(problem, nullptr, &checked, failure);
+  if (status != ASR_ASCEND_OK || problem.batch == 0) return status;
+  if (logits == nullptr || costs == nullptr) return ASR_ASCEND_BAD_ARGUMENT;
+  Job job = MakeJob(problem, checked, logits);
+  std::unique_ptr<double[]> scratch;
+  if (state != nullptr) {
+    job.planes = StatePlanes(state, checked.rows);
+  } else {
+    scratch.reset(new double[static_cast<size_t>(2 * checked.rows)]);
+    job.planes.blank = scratch.get();
+    job.planes.label = scratch.get() + checked.rows;
+  }
+  ForRows(kernels->statistics[problem.dtype], job, checked.rows, problem.num_threads);
+  if (state == nullptr) {
+    CostsOnly(*kernels, job, checked, problem.num_threads, costs);
+    return ASR_ASCEND_OK;
+  }
+  return CostsAndOccupancies(*kernels, job, checked, problem.num_threads, costs, failure);
+}
+
+asr_ascend_status Backward(const asr_ascend_rnnt_problem& problem, const void* logits,
+                           const double* state, const double* grad_costs, void* grad,
+                           const asr_ascend_rnnt_layout& grad_layout, asr_ascend_failure* failure) {
+  const SimdKernels* kernels = ChosenKernels();
+  if (kernels == nullptr) return ASR_ASCEND_BAD_ISA;
+  CheckedProblem checked;
+  const asr_ascend_status status = CheckProblem(problem, &grad_layout, &checked, failure);
+  if (status != ASR_ASCEND_OK || problem.batch == 0) return status;
+  if (logits == nullptr || state == nullptr || grad_costs == nullptr || grad == nullptr) {
+    return ASR_ASCEND_BAD_ARGUMENT;
+  }
+  if (grad == logits && !IsSameLayout(problem.logits_layout, grad_layout)) {
+    return ASR_ASCEND_BAD_ARGUMENT;
+  }
+  for (size_t b = 0; b < checked.samples.size(); ++b) {
+    checked.samples[b].grad_cost = grad_costs[b];
+    checked.samples[b].log_abs_grad_cost = std::log(std::fabs(grad_costs[b]));
+  }
+  Job job = MakeJob(problem, checked, logits);
+  job.planes = StatePlanes(const_cast<double*>(state), checked.rows);  // only read from here on
+  job.grad = grad;
+  ForRows(kernels->gradient[problem.dtype], job, checked.rows, problem.num_threads);
+  if (grad_layout.packed_rows < 0) ZeroPadding(problem, grad_layout, checked, grad);
+  return ASR_ASCEND_OK;
+}
+
+// No exception crosses the interface.
+template <typename Call>
+int32_t Guarded(const Call& call) {
+  try {
+    return call();
+  } catch (...) {
+    return ASR_ASCEND_NO_MEMORY;  // nothing here throws but allocation
+  }
+}
+
+}  // namespace
+}  // namespace asr_ascend
+
+extern "C" {
+
+int32_t asr_ascend_abi_version(void) { return ASR_ASCEND_CPU_ABI_VERSION; }
+
+const char* asr_ascend_isa(void) {
+  const asr_ascend::SimdKernels* kernels = asr_ascend::ChosenKernels();
+  return kernels == nullptr ? nullptr : kernels->name;
+}
+
+const char* asr_ascend_isas(void) { return asr_ascend::RunnableIsas(); }
+
+int32_t asr_ascend_rnnt_forward(const asr_ascend_rnnt_problem* problem, const void* logits,
+                                double* costs, double* state, asr_ascend_failure* failure) {
+  asr_ascend_failure unread = {-1, -1, -1};
+  if (failure == nullptr) failure = &unread;
+  *failure = unread;
+  if (problem == nullptr) return ASR_ASCEND_BAD_ARGUMENT;
+  return asr_ascend::Guarded(
+      [&] { return asr_ascend::Forward(*problem, logits, costs, state, failure); });
+}
+
+int32_t asr_ascend_rnnt_backward(const asr_ascend_rnnt_problem* problem, const void* logits,
+                                 const double* state, const double* grad_costs, void* grad,
+                                 const asr_ascend_rnnt_layout* grad_layout,
+                                 asr_ascend_failure* failure) {
+  asr_ascend_failure unread = {-1, -1, -1};
+  if (failure == nullptr) failure = &unread;
+  *failure = unread;
+  if (problem == nullptr || grad_layout == nullptr) return ASR_ASCEND_BAD_ARGUMENT;
+  return asr_ascend::Guarded([&] {
+    return asr_ascend::Backward(*problem, logits, state, grad_costs, grad, *grad_layout, failure);
+  });
+}
+
+}  // extern "C"

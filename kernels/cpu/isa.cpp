@@ -1,0 +1,106 @@
+#include "cpu/isa.h"
+
+#include <cstdlib>
+#include <cstring>
+
+#if defined(__x86_64__)
+#include <cpuid.h>
+#endif
+
+namespace asr_ascend {
+
+// ASR_ASCEND_BUILT_* is defined by the build for each version that it compiles.
+#if defined(ASR_ASCEND_BUILT_AVX512)
+namespace simd_avx512 {
+extern const SimdKernels kKernels;
+}
+#endif
+#if defined(ASR_ASCEND_BUILT_AVX2)
+namespace simd_avx2 {
+extern const SimdKernels kKernels;
+}
+#endif
+#if defined(ASR_ASCEND_BUILT_NEON)
+namespace simd_neon {
+extern const SimdKernels kKernels;
+}
+#endif
+namespace simd_plain {
+extern const SimdKernels kKernels;
+}
+
+namespace {
+
+#if defined(__x86_64__)
+bool HasF16c() {
+  unsigned eax, ebx, ecx, edx;
+  return __get_cpuid(1, &eax, &ebx, &ecx, &edx) != 0 && (ecx & bit_F16C) != 0;
+}
+
+// __builtin_cpu_supports also asks whether the system saves the wide registers.
+bool HasAvx2() {
+  return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") && HasF16c();
+}
+
+bool HasAvx512() {
+  return HasAvx2() && __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
+         __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl");
+}
+#endif
+
+constexpr int kMaxVersions = 3;
+
+struct Runnable {
+  const SimdKernels* versions[kMaxVersions];
+  int count;
+  char names[64];
+};
+
+Runnable FindRunnable() {
+  Runnable found = {};
+#if defined(__x86_64__)
+  __builtin_cpu_init();
+#endif
+#if defined(ASR_ASCEND_BUILT_AVX512)
+  if (HasAvx512()) found.versions[found.count++] = &simd_avx512::kKernels;
+#endif
+#if defined(ASR_ASCEND_BUILT_AVX2)
+  if (HasAvx2()) found.versions[found.count++] = &simd_avx2::kKernels;
+#endif
+#if defined(ASR_ASCEND_BUILT_NEON)
+  // Every aarch64 CPU has it.
+  found.versions[found.count++] = &simd_neon::kKernels;
+#endif
+  found.versions[found.count++] = &simd_plain::kKernels;
+  for (int i = 0; i < found.count; ++i) {
+    if (i > 0) std::strcat(found.names, ",");
+    std::strcat(found.names, found.versions[i]->name);
+  }
+  return found;
+}
+
+const Runnable& GetRunnable() {
+  static const Runnable found = FindRunnable();
+  return found;
+}
+
+const SimdKernels* Choose() {
+  const Runnable& found = GetRunnable();
+  const char* wanted = std::getenv("ASR_ASCEND_ISA");
+  if (wanted == nullptr || wanted[0] == '\0') return found.versions[0];
+  for (int i = 0; i < found.count; ++i) {
+    if (std::strcmp(found.versions[i]->name, wanted) == 0) return found.versions[i];
+  }
+  return nullptr;
+}
+
+}  // namespace
+
+const SimdKernels* ChosenKernels() {
+  static const SimdKernels* const chosen = Choose();
+  return chosen;
+}
+
+const char* RunnableIsas() { return GetRunnable().names; }
+
+}  // namespace asr_ascend

@@ -1,0 +1,20 @@
+// Compiled once per instruction set, with that set's flags and ASR_ASCEND_SIMD_<name> defined.
+#include "cpu/simd/lattice_kernels.h"
+#include "cpu/simd/row_kernels.h"
+
+namespace asr_ascend {
+namespace ASR_ASCEND_SIMD_NAMESPACE {
+
+// In the order of enum asr_ascend_dtype.
+extern const SimdKernels kKernels;
+const SimdKernels kKernels = {
+    ASR_ASCEND_SIMD_NAME,
+    {Statistics<float>, Statistics<double>, Statistics<Half>, Statistics<BFloat16>},
+    {Gradient<float>, Gradient<double>, Gradient<Half>, Gradient<BFloat16>},
+    Alpha,
+    Beta,
+    Occupancy,
+};
+
+}  // namespace ASR_ASCEND_SIMD_NAMESPACE
+}  // namespace asr_ascend

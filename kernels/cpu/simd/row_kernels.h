@@ -1,0 +1,231 @@
+// The two stages that read the logits: log-norms with the two gathered log-probabilities, and
+// the gradient.
+#ifndef ASR_ASCEND_CPU_SIMD_ROW_KERNELS_H_
+#define ASR_ASCEND_CPU_SIMD_ROW_KERNELS_H_
+
+#include "cpu/simd/exp_log.h"
+#include "cpu/simd/row_cursor.h"
+#include "cpu/simd/storage.h"
+
+namespace asr_ascend {
+namespace ASR_ASCEND_SIMD_NAMESPACE {
+
+// Rows whose logarithms are taken together.
+constexpr int kRowBlock = 64;
+
+// Columns summed in the arithmetic of the vectors before the sum goes on in double.
+constexpr int64_t kSumBlock = 2048;
+
+// A sum of exponentials within these bounds lost nothing to overflow or underflow: the terms that
+// matter for it are normal numbers.
+template <typename Scalar>
+struct SafeSum;
+template <>
+struct SafeSum<float> {
+  static constexpr double kLow = 1e-26;
+  static constexpr double kHigh = 3e38;
+};
+template <>
+struct SafeSum<double> {
+  static constexpr double kLow = 1e-280;
+  static constexpr double kHigh = 1e308;
+};
+
+template <typename T>
+ASR_ASCEND_SIMD_INLINE double SumOfExp(const T* row, int64_t vocab,
+                                       typename Storage<T>::Vec shift) {
+  using S = Storage<T>;
+  using Vec = typename S::Vec;
+  constexpr int kLanes = S::kLanes;
+  double total = 0.0;
+  int64_t k = 0;
+  do {
+    const int64_t end = vocab - k > kSumBlock ? k + kSumBlock : vocab;
+    Vec sum0 = {}, sum1 = {}, sum2 = {}, sum3 = {};
+    for (; k + 4 * kLanes <= end; k += 4 * kLanes) {
+      sum0 += Exp(S::Load(row + k) - shift);
+      sum1 += Exp(S::Load(row + k + kLanes) - shift);
+      sum2 += Exp(S::Load(row + k + 2 * kLanes) - shift);
+      sum3 += Exp(S::Load(row + k + 3 * kLanes) - shift);
+    }
+    for (; k + kLanes <= end; k += kLanes) sum0 += Exp(S::Load(row + k) - shift);
+    if (k < end) {
+      const Vec x = S::LoadPartial(row + k, (int)(end - k), -__builtin_inff());
+      sum1 += Exp(x - shift);
+      k = end;
+    }
+    total += Sum((sum0 + sum1) + (sum2 + sum3));
+  } while (k < vocab);
+  return total;
+}
+
+// The log-norm of a row whose plain sum of exponentials was not safe: NaN, or shifted by the
+// largest logit. A NaN in the row made the sum NaN, so the maximum need not look for it.
+template <typename T>
+static __attribute__((noinline)) double ShiftedLogNorm(const T* row, int64_t vocab,
+                                                       double plain_sum) {
+  using S = Storage<T>;
+  using Vec = typename S::Vec;
+  using Scalar = typename S::Scalar;
+  constexpr int kLanes = S::kLanes;
+  if (__builtin_isnan(plain_sum)) return plain_sum;
+  Vec largest = Fill((Scalar)-__builtin_inff());
+  int64_t k = 0;
+  for (; k + kLanes <= vocab; k += kLanes) largest = Max(largest, S::Load(row + k));
+  if (k < vocab) {
+    largest = Max(largest, S::LoadPartial(row + k, (int)(vocab - k), -__builtin_inff()));
+  }
+  const Scalar shift = LargestLane(largest);
+  // +inf has no softmax, and neither has a row of nothing but -inf.
+  if (__builtin_isinf(shift)) return __builtin_nan("");
+  const double sum = SumOfExp(row, vocab, Fill(shift));
+  return (double)shift + LogOfNormal(Fill(sum))[0];
+}
+
+// log-probability of one symbol, never above zero by rounding; NaN stays NaN.
+ASR_ASCEND_SIMD_INLINE double LogProb(double logit, double log_norm) {
+  const double log_prob = logit - log_norm;
+  return log_prob > 0.0 ? 0.0 : log_prob;
+}
+
+// A log-probability given by the caller. +inf is not one, and must not turn the cost into -inf.
+ASR_ASCEND_SIMD_INLINE double GivenLogProb(double log_prob) {
+  return log_prob == kInfinityF64 ? __builtin_nan("") : log_prob;
+}
+
+template <typename T>
+void Statistics(const Job& job, int64_t first, int64_t last) {
+  using S = Storage<T>;
+  using Vec = typename S::Vec;
+  using Safe = SafeSum<typename S::Scalar>;
+  const T* logits = (const T*)job.logits;
+  const Planes& planes = job.planes;
+  const T* rows[kRowBlock];
+  int64_t slots[kRowBlock];
+  double blanks[kRowBlock];
+  double labels[kRowBlock];
+  alignas(64) double sums[kRowBlock];
+  alignas(64) double log_norms[kRowBlock];
+  RowCursor cursor = CursorAt(job, first);
+  for (int64_t block = first; block < last; block += kRowBlock) {
+    const int count = (int)(last - block < kRowBlock ? last - block : kRowBlock);
+    for (int i = 0; i < count; ++i) {
+      const T* row = logits + core::RowElement(cursor.sample->logits, cursor.t, cursor.u);
+      rows[i] = row;
+      slots[i] = SlotOf(cursor);
+      sums[i] = job.fused_log_softmax ? SumOfExp(row, job.vocab, Vec{}) : 1.0;
+      blanks[i] = S::Get(row + job.blank);
+      labels[i] = HasLabel(cursor) ? S::Get(row + cursor.sample->targets[cursor.u]) : -kInfinityF64;
+      Advance(&cursor);
+    }
+    for (int i = count; i % kF64Lanes != 0; ++i) sums[i] = 1.0;
+    for (int i = 0; i < count; i += kF64Lanes) {
+      Storage<double>::Store(log_norms + i, LogOfNormal(Storage<double>::Load(sums + i)));
+    }
+    for (int i = 0; i < count; ++i) {
+      double log_norm = log_norms[i];
+      if (job.fused_log_softmax) {
+        if (!(sums[i] > Safe::kLow && sums[i] < Safe::kHigh)) {
+          log_norm = ShiftedLogNorm(rows[i], job.vocab, sums[i]);
+        }
+        planes.blank[slots[i]] = LogProb(blanks[i], log_norm);
+        planes.label[slots[i]] = LogProb(labels[i], log_norm);
+      } else {
+        log_norm = 0.0;
+        planes.blank[slots[i]] = GivenLogProb(blanks[i]);
+        planes.label[slots[i]] = GivenLogProb(labels[i]);
+      }
+      if (planes.log_norm != nullptr) planes.log_norm[block + i] = log_norm;
+    }
+  }
+}
+
+template <typename T>
+ASR_ASCEND_SIMD_INLINE void FillRow(T* row, int64_t vocab, double value) {
+  using S = Storage<T>;
+  constexpr int kLanes = S::kLanes;
+  if (value == 0.0) {
+    memset(row, 0, (size_t)vocab * sizeof(T));
+    return;
+  }
+  const typename S::Vec x = Fill((typename S::Scalar)value);
+  int64_t k = 0;
+  for (; k + kLanes <= vocab; k += kLanes) S::Store(row + k, x);
+  if (k < vocab) S::StorePartial(row + k, x, (int)(vocab - k));
+}
+
+// min(exp((x - high) - low), clamp) * scale over a row; out may be x.
+template <typename T>
+ASR_ASCEND_SIMD_INLINE void GradientRow(const T* x, T* out, int64_t vocab,
+                                        typename Storage<T>::Vec high, typename Storage<T>::Vec low,
+                                        typename Storage<T>::Vec clamp,
+                                        typename Storage<T>::Vec scale) {
+  using S = Storage<T>;
+  using Vec = typename S::Vec;
+  constexpr int kLanes = S::kLanes;
+  int64_t k = 0;
+  for (; k + 2 * kLanes <= vocab; k += 2 * kLanes) {
+    const Vec g0 = Min(clamp, Exp((S::Load(x + k) - high) - low)) * scale;
+    const Vec g1 = Min(clamp, Exp((S::Load(x + k + kLanes) - high) - low)) * scale;
+    S::Store(out + k, g0);
+    S::Store(out + k + kLanes, g1);
+  }
+  for (; k + kLanes <= vocab; k += kLanes) {
+    S::Store(out + k, Min(clamp, Exp((S::Load(x + k) - high) - low)) * scale);
+  }
+  if (k < vocab) {
+    const int count = (int)(vocab - k);
+    const Vec rest = S::LoadPartial(x + k, count, 0.0f);
+    S::StorePartial(out + k, Min(clamp, Exp((rest - high) - low)) * scale, count);
+  }
+}
+
+ASR_ASCEND_SIMD_INLINE double Clamp(double x, double clamp) {
+  if (x > clamp) return clamp;
+  return x < -clamp ? -clamp : x;
+}
+
+template <typename T>
+void Gradient(const Job& job, int64_t first, int64_t last) {
+  using S = Storage<T>;
+  using Scalar = typename S::Scalar;
+  const T* logits = (const T*)job.logits;
+  T* grad = (T*)job.grad;
+  RowCursor cursor = CursorAt(job, first);
+  for (int64_t index = first; index < last; ++index, Advance(&cursor)) {
+    const Sample& sample = *cursor.sample;
+    const T* x = logits + core::RowElement(sample.logits, cursor.t, cursor.u);
+    T* out = grad + core::RowElement(sample.grad, cursor.t, cursor.u);
+    const int64_t slot = SlotOf(cursor);
+    const double occupancy = job.planes.alpha[slot];
+    // Zero times a factor that is not finite is NaN, as in the rows that are computed.
+    const double nothing = 0.0 * sample.grad_cost;
+    if (occupancy != occupancy) {  // this sample's cost is NaN
+      FillRow(out, job.vocab, occupancy);
+      continue;
+    }
+    if (sample.grad_cost == 0.0 || occupancy + sample.log_abs_grad_cost < S::kLogSmallest) {
+      FillRow(out, job.vocab, nothing);
+      continue;
+    }
+    if (job.fused_log_softmax) {
+      const double log_norm = job.planes.log_norm[index];
+      const Scalar high = (Scalar)log_norm;
+      const Scalar low = (Scalar)((log_norm - (double)high) - occupancy);
+      GradientRow(x, out, job.vocab, Fill(high), Fill(low), Fill((Scalar)job.clamp),
+                  Fill((Scalar)sample.grad_cost));
+    } else {
+      FillRow(out, job.vocab, nothing);
+    }
+    S::Put(out + job.blank, Clamp(job.planes.blank[slot], job.clamp) * sample.grad_cost);
+    if (HasLabel(cursor)) {
+      S::Put(out + sample.targets[cursor.u],
+             Clamp(job.planes.label[slot], job.clamp) * sample.grad_cost);
+    }
+  }
+}
+
+}  // namespace ASR_ASCEND_SIMD_NAMESPACE
+}  // namespace asr_ascend
+
+#endif  // ASR_ASCEND_CPU_SIMD_ROW_KERNELS_H_

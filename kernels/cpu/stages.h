@@ -1,0 +1,63 @@
+// What the driver hands to the vector code, and the table of functions that each instruction set
+// fills in. Plain data only: this header is seen by translation units compiled for different sets.
+#ifndef ASR_ASCEND_CPU_STAGES_H_
+#define ASR_ASCEND_CPU_STAGES_H_
+
+#include <stdint.h>
+
+#include "core/rnnt_layout.h"
+
+namespace asr_ascend {
+
+struct Sample {
+  core::Lattice lattice;
+  int64_t first_row;  // rows of the samples before this one, and its first slot in every plane
+  const int64_t* targets;
+  core::RowAddress logits;
+  core::RowAddress grad;  // backward only, like the next two
+  double grad_cost;
+  double log_abs_grad_cost;
+};
+
+// The state's planes. log_norm is in the order of rows, the others in compact anti-diagonals.
+// The lattice stage leaves alpha and beta; the occupancy stage then replaces
+//   alpha by alpha + beta - ln P, blank and label by the cost's derivative for these two logits.
+struct Planes {
+  double* log_norm;  // may be null in a forward pass without gradient
+  double* blank;
+  double* label;
+  double* alpha;
+  double* beta;
+};
+
+struct Job {
+  int64_t batch;
+  int64_t vocab;
+  int64_t blank;
+  double clamp;  // +inf: off
+  bool fused_log_softmax;
+  const Sample* samples;
+  Planes planes;
+  const void* logits;
+  void* grad;
+};
+
+constexpr int kDtypeCount = 4;
+
+struct SimdKernels {
+  const char* name;
+  // Rows [first, last) of all samples' lattices together, indexed by enum asr_ascend_dtype.
+  void (*statistics[kDtypeCount])(const Job& job, int64_t first, int64_t last);
+  void (*gradient[kDtypeCount])(const Job& job, int64_t first, int64_t last);
+  // ln P from alpha. rolling: two diagonals' room to keep alpha in, or null to fill the plane.
+  double (*alpha)(const Job& job, const Sample& sample, double* rolling);
+  // ln P from beta.
+  double (*beta)(const Job& job, const Sample& sample);
+  // Diagonals [first, last) of one sample.
+  void (*occupancy)(const Job& job, const Sample& sample, double log_prob, int64_t first,
+                    int64_t last);
+};
+
+}  // namespace asr_ascend
+
+#endif  // ASR_ASCEND_CPU_STAGES_H_
