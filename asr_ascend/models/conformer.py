@@ -50,7 +50,7 @@ class CausalConvolution(nn.Module):
         self.past_frames = kernel - 1
         self.norm = nn.LayerNorm(dim)
         self.gate = nn.Linear(dim, 2 * dim)
-        # A 2-D convolution reads (B, T, D) as it lies, as channels last; Conv1d would copy it twice.
+        # 2-D, because it reads (B, T, D) as it lies, as channels last; Conv1d would copy twice.
         self.depthwise = nn.Conv2d(dim, dim, (1, kernel), groups=dim)
         self.depthwise_norm = nn.LayerNorm(dim)
         self.output = nn.Linear(dim, dim)

@@ -1,7 +1,7 @@
 """Transducer: encoder, predictor, joiner and CTC head under one roof.
 
-It offers the interface of `torchaudio.models.RNNT` (transcribe, transcribe_streaming, predict, join)
-with its own token ids; `asr_ascend.decoding.beam` adapts that to torchaudio's beam search.
+It offers the interface of `torchaudio.models.RNNT` (transcribe, transcribe_streaming, predict and
+join) with its own token ids; `asr_ascend.decoding.beam` adapts that to torchaudio's beam search.
 """
 
 from __future__ import annotations
@@ -223,7 +223,7 @@ class Transducer(nn.Module):
         return self.joiner.packed(encoded, predicted, frames, columns)
 
     def ctc_log_probs(self, enc: Tensor) -> Tensor:
-        """Log-probabilities (B, T, V) of the auxiliary CTC head, float32 or better, from (B, T, D)."""
+        """Log-probabilities (B, T, V) of the CTC head, float32 or better, from (B, T, D)."""
         logits = self.ctc_head(enc)
         dtype = torch.promote_types(logits.dtype, torch.float32)
         return torch.log_softmax(logits, dim=-1, dtype=dtype)

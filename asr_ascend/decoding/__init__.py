@@ -1,0 +1,6 @@
+"""Greedy, beam and streaming decoding of a transducer."""
+
+from asr_ascend.decoding.greedy import Hypothesis, greedy_decode
+from asr_ascend.decoding.streaming import StreamingDecoder
+
+__all__ = ["Hypothesis", "StreamingDecoder", "greedy_decode"]

@@ -1,0 +1,69 @@
+"""Streaming decoding: tokens as the speech comes in."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from asr_ascend.decoding.greedy import GreedySearch, Hypothesis
+from asr_ascend.models.conformer import EncoderState
+from asr_ascend.models.transducer import Transducer
+
+
+class StreamingDecoder:
+    """Greedy decoding of one stream, equal to `greedy_decode` over `encode` with the same chunks.
+
+    Args:
+        model: in evaluation mode.
+        chunk_frames: encoder frames (40 ms) in a chunk; None: all is decoded at `finish`.
+        left_chunks: chunks of the past that attention sees; None: all of it, memory grows.
+        max_symbols_per_frame: as for `greedy_decode`.
+    """
+
+    def __init__(
+        self,
+        model: Transducer,
+        chunk_frames: int | None,
+        left_chunks: int | None,
+        max_symbols_per_frame: int = 3,
+    ) -> None:
+        self.model = model
+        self.chunk_frames = chunk_frames
+        self.left_chunks = left_chunks
+        self._search = GreedySearch(model, 1, max_symbols_per_frame)
+        self._state: EncoderState | None = None
+
+    @property
+    def hypothesis(self) -> Hypothesis:
+        """What was heard so far."""
+        return self._search.hypotheses[0]
+
+    def push(self, features: Tensor) -> list[int]:
+        """Tokens of the chunks that ``features`` complete.
+
+        Args:
+            features: (f, num_mel_bins) raw log-mel, the next frames of the stream, any number.
+
+        Returns:
+            New token ids, often none.
+
+        Raises:
+            ValueError: a wrong shape, or a stream already finished.
+        """
+        return self._decode(features, final=False)
+
+    def finish(self) -> list[int]:
+        """Tokens of the last, partial chunk; nothing can be pushed after it."""
+        empty = torch.empty(
+            0, self.model.feature_mean.shape[0], device=self.model.feature_mean.device
+        )
+        return self._decode(empty, final=True)
+
+    @torch.no_grad()
+    def _decode(self, features: Tensor, final: bool) -> list[int]:
+        known = len(self.hypothesis.tokens)
+        enc, self._state = self.model.encode_step(
+            features.unsqueeze(0), self._state, self.chunk_frames, self.left_chunks, final
+        )
+        self._search.advance(enc, torch.tensor([enc.shape[1]]))
+        return self.hypothesis.tokens[known:]
