@@ -223,7 +223,7 @@ def unpack_logits(
     if packed.dim() != 2:
         raise ValueError(f"`packed` must be (N, V), but has shape {_arguments.shape_of(packed)}.")
     _arguments.check_tensor("logit_lengths", logit_lengths)
-    B = logit_lengths.shape[0] if logit_lengths.dim() == 1 else 1
+    B = logit_lengths.numel()
     _arguments.check_lengths(packed, logit_lengths, target_lengths, B)
     _values.check_lengths(logit_lengths, target_lengths, num_rows=packed.shape[0])
     lengths = logit_lengths.to(packed.device), target_lengths.to(packed.device)
