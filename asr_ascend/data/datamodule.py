@@ -1,0 +1,287 @@
+"""From two manifests to training and validation batches, a tokenizer and CMVN statistics."""
+
+from __future__ import annotations
+
+import warnings
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import lightning
+import torch
+from torch import Tensor
+
+from asr_ascend.data import filtering, noise
+from asr_ascend.data.audio import AudioError
+from asr_ascend.data.augment import SpecAugment
+from asr_ascend.data.batch import Batch, NoiseMix, SpeechDataset
+from asr_ascend.data.features import CMVN, LogMel
+from asr_ascend.data.loader import BatchLoader, FixedBatches
+from asr_ascend.data.manifest import Utterance, load_manifest
+from asr_ascend.data.sampler import LatticeCostBatchSampler, UtteranceCost
+from asr_ascend.tokenizer import Tokenizer
+
+__all__ = ["Batch", "SpeechDataModule"]
+
+_CMVN_UTTERANCES = 200
+
+
+class SpeechDataModule(lightning.LightningDataModule):
+    """Batches of raw log-mel and token ids, bounded by lattice cost.
+
+    After `setup`: `tokenizer`, `cmvn`, `log_mel`, `train_dataset`, `valid_dataset`, and `skipped`,
+    which counts the utterances left out of each manifest by reason.
+
+    Args:
+        train_manifest: JSONL file.
+        valid_manifest: JSONL file.
+        tokenizer: None: one is trained on the training texts.
+        blank: of a tokenizer trained here, in [-V, V-1].
+        tokenizer_type: "char", "bpe" or "unigram", of a tokenizer trained here.
+        tokenizer_vocab_size: V of a "bpe" or "unigram" tokenizer trained here.
+        cmvn: None: statistics of the first 200 training utterances, clean.
+        max_lattice_bytes: bound of a batch's joiner output.
+        bytes_per_logit: 4 for float32 logits, 2 for half precision.
+        max_batch_seconds: bound of a batch's padded audio.
+        max_utterance_seconds: longer utterances are skipped and counted.
+        num_workers: processes that prepare batches; 0 costs least for a small model on a CPU.
+        seed: of batch order, noise and SpecAugment.
+        noise_probability: part of the training utterances with noise.
+        snr_db: lowest and highest SNR of that noise, drawn uniformly.
+        noise_kinds: see `asr_ascend.data.noise`; "corona" is left for evaluation.
+        noise_clips: clips in the noise bank.
+        noise_clip_seconds: length of each.
+        mains_hz: 50 or 60.
+        valid_snr_db: SNR of the validation set's fixed noise; None for clean.
+        spec_augment: arguments of `SpecAugment`; None for none.
+        cache_audio_bytes: decoded training audio kept in memory (without workers).
+        sample_rate_hz: audio is resampled to it.
+        num_mel_bins: features per frame.
+
+    Raises:
+        ValueError: an argument out of range.
+    """
+
+    def __init__(
+        self,
+        train_manifest: str,
+        valid_manifest: str,
+        *,
+        tokenizer: Tokenizer | None = None,
+        blank: int = -1,
+        tokenizer_type: str = "char",
+        tokenizer_vocab_size: int | None = None,
+        cmvn: CMVN | None = None,
+        max_lattice_bytes: int = 256 * 2**20,
+        bytes_per_logit: int = 4,
+        max_batch_seconds: float = 20.0,
+        max_utterance_seconds: float = 20.0,
+        num_workers: int = 0,
+        seed: int = 0,
+        noise_probability: float = 0.8,
+        snr_db: Sequence[float] = (-5.0, 20.0),
+        noise_kinds: Sequence[str] = noise.TRAINING_KINDS,
+        noise_clips: int = 160,
+        noise_clip_seconds: float = 8.0,
+        mains_hz: float = 50.0,
+        valid_snr_db: float | None = None,
+        spec_augment: Mapping[str, Any] | None = None,
+        cache_audio_bytes: int = 512 * 2**20,
+        sample_rate_hz: int = 16000,
+        num_mel_bins: int = 80,
+    ) -> None:
+        super().__init__()
+        _check_arguments(max_batch_seconds, max_utterance_seconds, noise_probability, snr_db)
+        self.train_manifest = Path(train_manifest).expanduser()
+        self.valid_manifest = Path(valid_manifest).expanduser()
+        self.tokenizer = tokenizer
+        self.blank = blank
+        self.tokenizer_type = tokenizer_type
+        self.tokenizer_vocab_size = tokenizer_vocab_size
+        self.cmvn = cmvn
+        self.max_lattice_bytes = max_lattice_bytes
+        self.bytes_per_logit = bytes_per_logit
+        self.max_batch_seconds = max_batch_seconds
+        self.max_utterance_seconds = min(max_utterance_seconds, max_batch_seconds)
+        self.num_workers = num_workers
+        self.seed = seed
+        self.noise_probability = noise_probability
+        self.snr_db = (float(snr_db[0]), float(snr_db[1]))
+        self.noise_kinds = tuple(noise_kinds)
+        self.noise_clips = noise_clips
+        self.noise_clip_seconds = noise_clip_seconds
+        self.mains_hz = mains_hz
+        self.valid_snr_db = valid_snr_db
+        self.spec_augment = None if spec_augment is None else dict(spec_augment)
+        SpecAugment(**(self.spec_augment or {}))  # a wrong argument is told now, not after set-up
+        self.cache_audio_bytes = cache_audio_bytes
+        self.log_mel = LogMel(sample_rate_hz, num_mel_bins)
+        self.train_dataset: SpeechDataset | None = None
+        self.valid_dataset: SpeechDataset | None = None
+        self.skipped: dict[str, dict[str, int]] = {}
+
+    def setup(self, stage: str | None = None) -> None:
+        """Reads both manifests, trains what was not given; later calls do nothing.
+
+        Raises:
+            ManifestError: lists a manifest's problems.
+            ValueError: a manifest without one usable utterance.
+        """
+        if self.train_dataset is not None:
+            return
+        utterances = load_manifest(self.train_manifest)
+        valid = load_manifest(self.valid_manifest)
+        if self.tokenizer is None:
+            self.tokenizer = Tokenizer.train(
+                (utterance.text for utterance in utterances),
+                blank=self.blank,
+                model_type=self.tokenizer_type,
+                vocab_size=self.tokenizer_vocab_size,
+            )
+        train = self._dataset(utterances, "train", self.tokenizer.unk)
+        if self.cmvn is None:
+            self.cmvn = CMVN.from_utterances(_clean_features(train))
+        if self.noise_probability > 0:
+            bank = self._bank(self.seed)
+            train.noise = NoiseMix(bank, self.snr_db, self.noise_probability)
+        if self.spec_augment is not None:
+            fill = self.cmvn.mean.clone()
+            train.spec_augment = SpecAugment(**{"fill": fill, **self.spec_augment})
+        # Unknown characters stay in validation: the model can't write them, and that is an error.
+        self.valid_dataset = self._dataset(valid, "valid", None)
+        if self.valid_snr_db is not None:
+            bank = self._bank(self.seed + 1, clips=16)
+            self.valid_dataset.noise = NoiseMix(bank, (self.valid_snr_db, self.valid_snr_db))
+        self.train_dataset = train
+
+    def train_dataloader(self) -> BatchLoader:
+        """Shuffled batches of this rank; its `state_dict` resumes within an epoch."""
+        dataset = self._ready(self.train_dataset)
+        return BatchLoader(dataset, self._sampler(dataset, shuffle=True), self.num_workers)
+
+    def val_dataloader(self) -> FixedBatches:
+        """This rank's validation batches by length, with the same noise every time."""
+        dataset = self._ready(self.valid_dataset)
+        return FixedBatches(dataset, self._sampler(dataset, shuffle=False))
+
+    def describe(self) -> str:
+        """Lines to print before training: sizes, memory bound, utterances skipped by reason."""
+        train, valid = self._ready(self.train_dataset), self._ready(self.valid_dataset)
+        assert self.tokenizer is not None
+        return "\n".join(
+            [
+                f"Training: {self._sampler(train, shuffle=True).describe()}",
+                f"Validation: {self._sampler(valid, shuffle=False).describe()}",
+                f"Vocabulary: {self.tokenizer.vocab_size}, blank {self.tokenizer.blank}",
+                *(
+                    f"Skipped of {name}: {filtering.describe_skipped(counts)}"
+                    for name, counts in self.skipped.items()
+                ),
+            ]
+        )
+
+    def _dataset(self, utterances: list[Utterance], name: str, unk: int | None) -> SpeechDataset:
+        assert self.tokenizer is not None
+        limits = filtering.Limits(
+            self.max_utterance_seconds,
+            self.tokenizer.vocab_size,
+            self.bytes_per_logit,
+            self.max_lattice_bytes,
+            unk,
+        )
+        kept: list[Utterance] = []
+        targets: list[list[int]] = []
+        skipped: Counter[str] = Counter()
+        for utterance in utterances:
+            target = self.tokenizer.encode(utterance.text)
+            frames = self._stated_frames(utterance)
+            reason = limits.reason_to_skip(utterance.text, target, utterance.duration, frames)
+            if reason is None:
+                kept.append(utterance)
+                targets.append(target)
+            else:
+                skipped[reason] += 1
+        self.skipped[name] = dict(skipped)
+        path = self.train_manifest if name == "train" else self.valid_manifest
+        told = f"{filtering.describe_skipped(skipped)} of {len(utterances)} utterances of {path}"
+        if not kept:
+            raise ValueError(f"`{name}_manifest` must have a usable utterance, but skipped {told}.")
+        if skipped:
+            warnings.warn(f"Skipped {told}.", stacklevel=2)
+        return SpeechDataset(
+            kept,
+            targets,
+            self.log_mel,
+            limits,
+            seed=self.seed,
+            cache_audio_bytes=self.cache_audio_bytes if self.num_workers == 0 else 0,
+        )
+
+    def _sampler(self, dataset: SpeechDataset, shuffle: bool) -> LatticeCostBatchSampler:
+        assert self.tokenizer is not None
+        costs = [
+            UtteranceCost(
+                utterance.id,
+                utterance.duration,
+                filtering.encoder_frames(self._stated_frames(utterance)),
+                len(target),
+            )
+            for utterance, target in zip(dataset.utterances, dataset.targets, strict=True)
+        ]
+        return LatticeCostBatchSampler(
+            costs,
+            vocab_size=self.tokenizer.vocab_size,
+            max_lattice_bytes=self.max_lattice_bytes,
+            max_batch_seconds=self.max_batch_seconds,
+            bytes_per_logit=self.bytes_per_logit,
+            seed=self.seed,
+            shuffle=shuffle,
+            rank=self.trainer.global_rank if self.trainer else 0,
+            world_size=self.trainer.world_size if self.trainer else 1,
+        )
+
+    def _stated_frames(self, utterance: Utterance) -> int:
+        return self.log_mel.num_frames(round(utterance.duration * self.log_mel.sample_rate_hz))
+
+    def _bank(self, seed: int, clips: int | None = None) -> noise.NoiseBank:
+        return noise.NoiseBank(
+            clips or self.noise_clips,
+            self.noise_clip_seconds,
+            self.noise_kinds,
+            seed,
+            self.log_mel.sample_rate_hz,
+            self.mains_hz,
+        )
+
+    def _ready(self, dataset: SpeechDataset | None) -> SpeechDataset:
+        if dataset is None:
+            raise RuntimeError("`setup` must be called before batches are asked for.")
+        return dataset
+
+
+def _clean_features(dataset: SpeechDataset) -> Iterator[Tensor]:
+    for index in range(min(_CMVN_UTTERANCES, len(dataset))):
+        try:
+            with torch.no_grad():
+                yield dataset.log_mel(dataset.audio(index))
+        except AudioError:
+            continue  # counted when its batch comes
+
+
+def _check_arguments(
+    max_batch_seconds: float,
+    max_utterance_seconds: float,
+    noise_probability: float,
+    snr_db: Sequence[float],
+) -> None:
+    if max_batch_seconds <= 0:
+        raise ValueError(f"`max_batch_seconds` must be positive, but is {max_batch_seconds}.")
+    if max_utterance_seconds <= 0:
+        raise ValueError(
+            f"`max_utterance_seconds` must be positive, but is {max_utterance_seconds}."
+        )
+    if not 0 <= noise_probability <= 1:
+        raise ValueError(f"`noise_probability` must be in [0, 1], but is {noise_probability}.")
+    if len(snr_db) != 2 or not snr_db[0] <= snr_db[1]:
+        raise ValueError(f"`snr_db` must be a lowest and a highest SNR, but is {list(snr_db)}.")

@@ -1,0 +1,78 @@
+"""Which utterances can be trained on, and why the others can't."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+
+EMPTY_TEXT = "empty text"
+NO_AUDIO = "no audio"
+TOO_LONG = "too long"
+TOO_FEW_FRAMES = "more tokens than encoder frames"
+UNKNOWN_CHARACTER = "character unknown to the tokenizer"
+LATTICE_TOO_LARGE = "lattice larger than a batch may be"
+UNREADABLE = "unreadable audio"
+LONGER_THAN_STATED = "audio longer than the manifest says"
+
+
+def encoder_frames(feature_frames: int) -> int:
+    """Frames left after the encoder's two convolutions of width 3 and stride 2, unpadded."""
+    return max(0, ((feature_frames - 1) // 2 - 1) // 2)
+
+
+def lattice_bytes(frames: int, tokens: int, vocab_size: int, bytes_per_logit: int) -> int:
+    """Bytes of one utterance's packed joiner output: frames * (tokens + 1) rows of V logits."""
+    return frames * (tokens + 1) * vocab_size * bytes_per_logit
+
+
+def frames_needed(target: Sequence[int]) -> int:
+    """Encoder frames that CTC needs for `target`: one per token, one more between equal ones."""
+    repeats = sum(first == second for first, second in pairwise(target))
+    return len(target) + repeats
+
+
+@dataclass(frozen=True)
+class Limits:
+    """What an utterance must meet.
+
+    Args:
+        max_seconds: longest audio.
+        vocab_size: V.
+        bytes_per_logit: of the joiner's output.
+        max_lattice_bytes: largest lattice.
+        unk: id that targets must not hold, or None to allow it.
+    """
+
+    max_seconds: float
+    vocab_size: int
+    bytes_per_logit: int
+    max_lattice_bytes: int
+    unk: int | None
+
+    def reason_to_skip(
+        self, text: str, target: Sequence[int], seconds: float, feature_frames: int
+    ) -> str | None:
+        """Why an utterance can't be used, or None if it can."""
+        frames = encoder_frames(feature_frames)
+        size = lattice_bytes(frames, len(target), self.vocab_size, self.bytes_per_logit)
+        if not text.strip() or not target:
+            return EMPTY_TEXT
+        if seconds == 0:
+            return NO_AUDIO
+        if seconds > self.max_seconds:
+            return TOO_LONG
+        if self.unk is not None and self.unk in target:
+            return UNKNOWN_CHARACTER
+        if frames < frames_needed(target):
+            return TOO_FEW_FRAMES
+        return LATTICE_TOO_LARGE if size > self.max_lattice_bytes else None
+
+
+def describe_skipped(skipped: Mapping[str, int]) -> str:
+    """ "3 (2 empty text, 1 too long)", the most frequent reason first; "0" for none."""
+    if not skipped:
+        return "0"
+    ordered = sorted(skipped.items(), key=lambda item: (-item[1], item[0]))
+    reasons = ", ".join(f"{count} {reason}" for reason, count in ordered)
+    return f"{sum(skipped.values())} ({reasons})"

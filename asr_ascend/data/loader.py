@@ -1,0 +1,116 @@
+"""The loader that training iterates: it knows how many batches were consumed."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any, overload
+
+import torch
+from torch.utils.data import DataLoader, Dataset
+
+from asr_ascend.data.batch import Batch, SpeechDataset
+from asr_ascend.data.sampler import LatticeCostBatchSampler
+
+
+class BatchLoader:
+    """Batches of an epoch, resumable after any batch.
+
+    Lightning finds `state_dict` and `load_state_dict` here and saves them with its own progress,
+    and `sampler.set_epoch`, which it calls before each epoch. It makes the first iterator before
+    that call, so the epoch and the position are read when the first batch is asked for.
+
+    Args:
+        dataset: makes batches from indices.
+        sampler: which indices.
+        num_workers: processes that prepare batches ahead; 0: none. No effect on the batches.
+    """
+
+    def __init__(
+        self, dataset: SpeechDataset, sampler: LatticeCostBatchSampler, num_workers: int = 0
+    ) -> None:
+        if num_workers < 0:
+            raise ValueError(f"`num_workers` must not be negative, but is {num_workers}.")
+        self.dataset = dataset
+        self.sampler = sampler
+        self.num_workers = num_workers
+        self._resumed = False
+
+    def __len__(self) -> int:
+        """Batches of a whole epoch for this rank."""
+        return len(self.sampler)
+
+    def __iter__(self) -> Iterator[Batch]:
+        # As long as nothing is taken from the iterator, none of this runs.
+        if not self._resumed:
+            self.sampler.consumed = 0
+        self._resumed = False
+        epoch = self.sampler.epoch
+        work = [(epoch, indices) for indices in self.sampler]
+        for batch in self._prepared(work):
+            self.sampler.consumed += 1
+            yield batch
+
+    def state_dict(self) -> dict[str, Any]:
+        """Position of the next batch that training will take."""
+        return self.sampler.state_dict()
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """The next iterator starts at `state`'s position, unless another epoch is set first."""
+        self.sampler.load_state_dict(state)
+        self._resumed = True
+
+    def _prepared(self, work: list[tuple[int, list[int]]]) -> Iterator[Batch]:
+        if self.num_workers == 0:
+            return (self.dataset[item] for item in work)
+        loader: DataLoader[Batch] = DataLoader(
+            _WorkItems(self.dataset, work),
+            batch_size=None,
+            shuffle=False,
+            num_workers=self.num_workers,
+            collate_fn=_unchanged,
+            # Without its own generator, DataLoader would draw a seed from torch's global one, and
+            # a run resumed within an epoch would draw other dropout masks than an unbroken one.
+            generator=torch.Generator().manual_seed(0),
+        )
+        return iter(loader)
+
+
+class FixedBatches(Sequence[Batch]):
+    """Batches as they are in epoch 0, whatever epoch training is in: noise that never changes.
+
+    Args:
+        dataset: makes batches from indices.
+        sampler: which indices.
+    """
+
+    def __init__(self, dataset: SpeechDataset, sampler: LatticeCostBatchSampler) -> None:
+        self._speech = dataset
+        self._indices = sampler.rank_batches(0)
+
+    def __len__(self) -> int:
+        return len(self._indices)
+
+    @overload
+    def __getitem__(self, position: int) -> Batch: ...
+    @overload
+    def __getitem__(self, position: slice) -> Sequence[Batch]: ...
+    def __getitem__(self, position: int | slice) -> Batch | Sequence[Batch]:
+        if isinstance(position, slice):
+            return [self._speech[(0, indices)] for indices in self._indices[position]]
+        return self._speech[(0, self._indices[position])]
+
+
+class _WorkItems(Dataset[Batch]):
+    def __init__(self, dataset: SpeechDataset, work: list[tuple[int, list[int]]]) -> None:
+        self.dataset = dataset
+        self.work = work
+
+    def __len__(self) -> int:
+        return len(self.work)
+
+    def __getitem__(self, position: int) -> Batch:
+        return self.dataset[self.work[position]]
+
+
+def _unchanged(batch: Any) -> Any:
+    return batch
