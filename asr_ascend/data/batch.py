@@ -17,6 +17,7 @@ from asr_ascend.data.features import LogMel
 from asr_ascend.data.manifest import Utterance
 from asr_ascend.data.noise import NoiseBank, mix_at_snr
 from asr_ascend.data.seeding import seeded_generator, uniform
+from asr_ascend.data.threads import single_thread
 
 _TOLERANCE_SECONDS = 0.05
 
@@ -102,13 +103,14 @@ class SpeechDataset:
         kept: list[int] = []
         features: list[Tensor] = []
         skipped: Counter[str] = Counter()
-        for index in indices:
-            found = self._features(index, epoch)
-            if isinstance(found, Tensor):
-                kept.append(index)
-                features.append(found)
-            else:
-                skipped[found] += 1
+        with single_thread(), torch.no_grad():
+            for index in indices:
+                found = self._features(index, epoch)
+                if isinstance(found, Tensor):
+                    kept.append(index)
+                    features.append(found)
+                else:
+                    skipped[found] += 1
         return collate(
             features,
             [self.targets[index] for index in kept],

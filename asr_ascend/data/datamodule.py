@@ -20,6 +20,7 @@ from asr_ascend.data.features import CMVN, LogMel
 from asr_ascend.data.loader import BatchLoader, FixedBatches
 from asr_ascend.data.manifest import Utterance, load_manifest
 from asr_ascend.data.sampler import LatticeCostBatchSampler, UtteranceCost
+from asr_ascend.data.threads import single_thread
 from asr_ascend.tokenizer import Tokenizer
 
 __all__ = ["Batch", "SpeechDataModule"]
@@ -263,7 +264,7 @@ class SpeechDataModule(lightning.LightningDataModule):
 def _clean_features(dataset: SpeechDataset) -> Iterator[Tensor]:
     for index in range(min(_CMVN_UTTERANCES, len(dataset))):
         try:
-            with torch.no_grad():
+            with single_thread(), torch.no_grad():
                 yield dataset.log_mel(dataset.audio(index))
         except AudioError:
             continue  # counted when its batch comes

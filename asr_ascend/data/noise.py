@@ -23,11 +23,13 @@ import torch
 from torch import Tensor
 
 from asr_ascend.data.seeding import integer, seeded_generator, uniform
+from asr_ascend.data.threads import single_thread
 
 KINDS = ("hum", "fan", "impulse", "corona")
 TRAINING_KINDS = ("hum", "fan", "impulse")
 _FRAME_MS = 20
 _ACTIVE_RANGE_DB = 40.0
+_OCCASIONAL = 0.3  # part of a bank's clips with an impulse, or with corona
 _HUM_HARMONICS = 13  # of 2f: 100 to 1300 Hz
 
 
@@ -154,13 +156,13 @@ class NoiseBank:
         _check(length, sample_rate_hz, kinds, mains_hz)
         # float16 halves the bank; its rounding lies 70 dB below the noise.
         self.clips = torch.empty(num_clips, length, dtype=torch.float16)
-        for number in range(num_clips):
-            generator = seeded_generator("noise bank", seed, number)
-            chosen = [
-                kind for kind in kinds if kind in ("hum", "fan") or uniform(0, 1, generator) < 0.3
-            ] or [kinds[integer(0, len(kinds) - 1, generator)]]
-            clip = substation_noise(length, sample_rate_hz, generator, chosen, mains_hz)
-            self.clips[number] = clip.to(torch.float16)
+        with single_thread():
+            for number in range(num_clips):
+                generator = seeded_generator("noise bank", seed, number)
+                clip = substation_noise(
+                    length, sample_rate_hz, generator, _clip_kinds(kinds, generator), mains_hz
+                )
+                self.clips[number] = clip.to(torch.float16)
 
     def crop(self, num_samples: int, generator: torch.Generator) -> Tensor:
         """(num_samples,) float32 of one clip from a random place on, repeated where too short.
@@ -175,6 +177,13 @@ class NoiseBank:
                 break
         repeats = -(-num_samples // max(1, len(crop)))
         return crop.repeat(max(1, repeats))[:num_samples]
+
+
+def _clip_kinds(kinds: Sequence[str], generator: torch.Generator) -> list[str]:
+    chosen = [
+        kind for kind in kinds if kind in ("hum", "fan") or uniform(0, 1, generator) < _OCCASIONAL
+    ]
+    return chosen or [kinds[integer(0, len(kinds) - 1, generator)]]
 
 
 def _hum(num_samples: int, rate_hz: int, mains_hz: float, generator: torch.Generator) -> Tensor:
