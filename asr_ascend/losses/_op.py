@@ -135,6 +135,7 @@ def _error(status: int, failure: _native.Failure, logits: Tensor, problem: Probl
         )
     if status == _native.NO_MEMORY:
         return RuntimeError("the CPU kernel could not allocate its workspace.")
+    _values.check_values(logits, problem)  # lengths beyond any memory have no status of their own
     return RuntimeError(f"the CPU kernel refused its arguments with status {status}.")
 
 
@@ -191,17 +192,19 @@ def _differentiate(ctx: Any, grad_costs: Tensor | None, _: None) -> tuple[Tensor
             "`rnnt_loss` with `reuse_logits=True` can run backward only once: the first backward "
             "pass has put the gradient in the place of the logits."
         )
-    arguments = grad_costs, *ctx.saved_tensors, *ctx.options
+    logits, *rest = ctx.saved_tensors
     if not ctx.reuse_logits:
-        return torch.ops.asr_ascend.rnnt_loss_backward(*arguments), *without_gradient
+        grad = torch.ops.asr_ascend.rnnt_loss_backward(grad_costs, logits, *rest, *ctx.options)
+        return grad, *without_gradient
     if torch.is_grad_enabled():
         raise RuntimeError(
             "`rnnt_loss` with `reuse_logits=True` can't run backward with create_graph=True: "
             'second derivatives need backend="reference".'
         )
-    torch.ops.asr_ascend.rnnt_loss_backward_(*arguments)
+    logits = logits.detach()
+    torch.ops.asr_ascend.rnnt_loss_backward_(grad_costs, logits, *rest, *ctx.options)
     ctx.overwritten = True
-    return ctx.saved_tensors[0].detach(), *without_gradient
+    return logits, *without_gradient
 
 
 def _refuse_second_derivative(ctx: Any, *grads: Any) -> NoReturn:
