@@ -42,6 +42,11 @@ ASR_ASCEND_SIMD_INLINE bool HasLabel(const RowCursor& cursor) {
   return cursor.u + 1 < cursor.sample->lattice.columns;
 }
 
+// A blank in the last frame leads nowhere while labels are left.
+ASR_ASCEND_SIMD_INLINE bool IsUnusedBlank(const RowCursor& cursor) {
+  return HasLabel(cursor) && cursor.t + 1 == cursor.sample->lattice.frames;
+}
+
 ASR_ASCEND_SIMD_INLINE int64_t SlotOf(const RowCursor& cursor) {
   return cursor.sample->first_row + core::Slot(cursor.sample->lattice, cursor.t, cursor.u);
 }

@@ -114,7 +114,8 @@ void Statistics(const Job& job, int64_t first, int64_t last) {
       rows[i] = row;
       slots[i] = SlotOf(cursor);
       sums[i] = job.fused_log_softmax ? SumOfExp(row, job.vocab, Vec{}) : 1.0;
-      blanks[i] = S::Get(row + job.blank);
+      blanks[i] =
+          IsUnusedBlank(cursor) && !job.fused_log_softmax ? -kInfinityF64 : S::Get(row + job.blank);
       labels[i] = HasLabel(cursor) ? S::Get(row + cursor.sample->targets[cursor.u]) : -kInfinityF64;
       Advance(&cursor);
     }

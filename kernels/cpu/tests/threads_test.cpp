@@ -1,0 +1,126 @@
+// The same bits for any number of threads, in a forked child, and for several callers at once.
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <atomic>
+#include <thread>
+
+#include "cpu/tests/cases.h"
+#include "cpu/tests/check.h"
+#include "cpu/thread_pool.h"
+
+namespace {
+
+constexpr unsigned kSecondsBeforeHanging = 60;
+
+bool SameBits(const Outcome& a, const Outcome& b) {
+  return a.status == b.status && a.grad == b.grad && a.costs.size() == b.costs.size() &&
+         std::memcmp(a.costs.data(), b.costs.data(), a.costs.size() * sizeof(double)) == 0;
+}
+
+Case LargeCase(int dtype, bool packed, int64_t num_threads) {
+  CaseOptions options;
+  options.dtype = dtype;
+  options.packed = packed;
+  options.num_threads = num_threads;
+  return MakeCase(options, 131, 5, {60, 17, 80, 44}, {25, 30, 19, 0}, 21);
+}
+
+void AnyNumberOfThreads() {
+  for (int dtype = 0; dtype < 4; ++dtype) {
+    for (const bool packed : {true, false}) {
+      const Outcome one = Run(LargeCase(dtype, packed, 1));
+      CHECK(one.status == ASR_ASCEND_OK, "status %d", int(one.status));
+      for (const int64_t threads : {2, 3, 8}) {
+        CHECK(SameBits(one, Run(LargeCase(dtype, packed, threads))),
+              "dtype %d packed %d threads %d", dtype, packed, int(threads));
+      }
+    }
+  }
+}
+
+// One task of every call may see only its own call's context.
+void EveryTaskOnce() {
+  for (int round = 0; round < 1000; ++round) {
+    std::atomic<int> counts[37] = {};
+    asr_ascend::ParallelFor(37, 1 + round % 5, [&](int64_t task) { ++counts[task]; });
+    for (const auto& count : counts) CHECK(count == 1, "round %d: %d times", round, count.load());
+    if (round % 200 == 0) usleep(2000);  // let the workers fall asleep
+  }
+}
+
+void ForkAfterUse() {
+  const Outcome parent = Run(LargeCase(ASR_ASCEND_FLOAT32, true, 3));
+  for (int i = 0; i < 3; ++i) {
+    const pid_t child = fork();
+    if (child == 0) {
+      alarm(kSecondsBeforeHanging);
+      const bool first = SameBits(parent, Run(LargeCase(ASR_ASCEND_FLOAT32, true, 3)));
+      // A child of the child as well: its parent has a pool of its own by now.
+      const pid_t grandchild = fork();
+      if (grandchild == 0) {
+        alarm(kSecondsBeforeHanging);
+        _exit(SameBits(parent, Run(LargeCase(ASR_ASCEND_FLOAT32, true, 3))) ? 0 : 1);
+      }
+      int status = -1;
+      waitpid(grandchild, &status, 0);
+      _exit(first && WIFEXITED(status) && WEXITSTATUS(status) == 0 ? 0 : 1);
+    }
+    int status = -1;
+    waitpid(child, &status, 0);
+    CHECK(WIFEXITED(status) && WEXITSTATUS(status) == 0, "child %d: status %d", i, status);
+  }
+  CHECK(SameBits(parent, Run(LargeCase(ASR_ASCEND_FLOAT32, true, 3))), "the parent after forking");
+}
+
+void SeveralCallers() {
+  const Outcome want = Run(LargeCase(ASR_ASCEND_FLOAT32, false, 1));
+  std::atomic<int> different{0};
+  std::thread callers[4];
+  for (std::thread& caller : callers) {
+    caller = std::thread([&] {
+      for (int i = 0; i < 6; ++i) {
+        if (!SameBits(want, Run(LargeCase(ASR_ASCEND_FLOAT32, false, 3)))) ++different;
+      }
+    });
+  }
+  for (std::thread& caller : callers) caller.join();
+  CHECK(different == 0, "%d calls gave other bits", different.load());
+}
+
+// Children forked while other threads are inside the library.
+void ForkWhileOthersCall() {
+  const Outcome want = Run(LargeCase(ASR_ASCEND_FLOAT32, true, 1));
+  std::atomic<bool> stop{false};
+  std::thread caller([&] {
+    while (!stop) asr_ascend::ParallelFor(64, 3, [](int64_t) { usleep(10); });
+  });
+  for (int i = 0; i < 5; ++i) {
+    usleep(500);
+    const pid_t child = fork();
+    if (child == 0) {
+      alarm(kSecondsBeforeHanging);
+      std::atomic<int> count{0};
+      asr_ascend::ParallelFor(50, 3, [&](int64_t) { ++count; });
+      _exit(count == 50 ? 0 : 1);
+    }
+    int status = -1;
+    waitpid(child, &status, 0);
+    CHECK(WIFEXITED(status) && WEXITSTATUS(status) == 0, "child %d: status %d", i, status);
+  }
+  stop = true;
+  caller.join();
+}
+
+}  // namespace
+
+int main() {
+  if (asr_ascend_isa() == nullptr) return kSkipped;
+  alarm(4 * kSecondsBeforeHanging);
+  EveryTaskOnce();
+  AnyNumberOfThreads();
+  ForkAfterUse();
+  SeveralCallers();
+  ForkWhileOthersCall();
+  return Report("threads_test");
+}
