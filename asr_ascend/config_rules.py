@@ -38,8 +38,8 @@ def number(low: float | None = None, high: float | None = None, above: float | N
     return Rule("a number" + (f" above {above}" if above is not None else _range(low, high)), accepts)
 
 
-def choice(*options: str) -> Rule:
-    return Rule("one of " + ", ".join(options), lambda value: value in options)
+def choice(*options: str | int) -> Rule:
+    return Rule("one of " + ", ".join(map(str, options)), lambda value: value in options)
 
 
 def optional(rule: Rule) -> Rule:
@@ -112,11 +112,32 @@ TRAINER = {
     "chunk_frames": list_of(integer(0)),
     "left_chunks": list_of(integer(0)),
     "val_every_steps": integer(1),
-    "val_utterances": integer(0),
     "val_chunk_ms": CHUNK_MS,
     "checkpoint_every_steps": integer(1),
     "save_top_k": integer(0),
     "progress_bar": FLAG,
+}
+DATA = {
+    "train_manifest": TEXT,
+    "valid_manifest": TEXT,
+    "tokenizer_type": choice("char", "bpe", "unigram"),
+    "tokenizer_vocab_size": optional(integer(3)),
+    "sample_rate_hz": integer(8000),
+    "num_mel_bins": integer(7),
+    "max_batch_seconds": number(above=0),
+    "max_lattice_bytes": integer(1),
+    "max_utterance_seconds": number(above=0),
+    "num_workers": integer(0),
+    "seed": integer(0),
+    "noise_probability": number(0, 1),
+    "snr_db": list_of(number(), 2),
+    "noise_kinds": list_of(TEXT),
+    "noise_clips": integer(1),
+    "noise_clip_seconds": number(0.1),
+    "mains_hz": choice(50, 60),
+    "valid_snr_db": optional(number()),
+    "spec_augment": optional(Rule("arguments of SpecAugment", lambda v: isinstance(v, dict))),
+    "cache_audio_bytes": integer(0),
 }
 TRAIN = {
     "name": TEXT,
@@ -209,6 +230,3 @@ def _check_group(prefix: str, values: Any, rules: Mapping[str, Rule]) -> None:
         if not rules[key].accepts(value):
             shown = "null" if value is None else repr(value)
             raise ConfigError(f"`{prefix}{key}` must be {rules[key].wanted}, but is {shown}.")
-
-
-DATA: dict[str, Rule] = {}

@@ -23,14 +23,15 @@ from asr_ascend.checkpoint import CheckpointError, TrainedModel, load_model
 from asr_ascend.config import ConfigError, run_entry
 from asr_ascend.data.audio import AudioError, load_audio
 from asr_ascend.data.features import LogMel
+from asr_ascend.data.filtering import encoder_frames
 from asr_ascend.data.manifest import ManifestError, Utterance, load_manifest
 from asr_ascend.data.noise import KINDS, mix_at_snr, substation_noise
 from asr_ascend.data.seeding import seeded_generator
-from asr_ascend.decoding import Hypothesis, beam_decode, greedy_decode
-from asr_ascend.metrics import ErrorCounts, align, emission_delays
+from asr_ascend.decoding import Hypothesis, greedy_decode
+from asr_ascend.decoding.beam import beam_decode
+from asr_ascend.metrics import FRAME_HOP_MS, EmissionDelays, character_errors, emission_delays
 
 SAMPLE_RATE_HZ = 16000
-ENCODER_FRAME_MS = 40
 EXAMPLE_SNR_DB = 5.0
 
 
@@ -110,7 +111,7 @@ def decode_all(
     streams = config["chunk_ms"] != "full"
     contexts: list[tuple[str, int | None, int | None]] = []
     if streams:
-        chunk_frames = int(config["chunk_ms"]) // ENCODER_FRAME_MS
+        chunk_frames = int(int(config["chunk_ms"]) // FRAME_HOP_MS)
         contexts.append((report.STREAMING, chunk_frames, config["left_chunks"]))
     if config["full_context"] or not streams:
         contexts.append((report.FULL, None, None))
@@ -128,8 +129,9 @@ def decode_all(
         features = [log_mel(item.at(snr)) for item in batch]
         for context in contexts:
             hypotheses = _decode(trained, features, context[1:], config)
-            for item, hypothesis in zip(batch, hypotheses, strict=True):
-                results.append(_judge(trained, item, hypothesis, snr, context))
+            for item, hypothesis, feature in zip(batch, hypotheses, features, strict=True):
+                frames = encoder_frames(len(feature))
+                results.append(_judge(trained, item, hypothesis, snr, context, frames))
     return results
 
 
@@ -155,10 +157,24 @@ def _judge(
     hypothesis: Hypothesis,
     snr_db: float | None,
     context: tuple[str, int | None, int | None],
+    num_frames: int,
 ) -> report.Decoded:
     name, chunk_frames, _ = context
     utterance = item.utterance
-    text = trained.tokenizer.decode(hypothesis.tokens)
+    # A token of several characters gives them all at its frame.
+    pieces = [trained.tokenizer.decode([token]) for token in hypothesis.tokens]
+    text = "".join(pieces)
+    delays = EmissionDelays()
+    if utterance.token_start_ms is not None:
+        delays = emission_delays(
+            utterance.text,
+            text,
+            [f for f, piece in zip(hypothesis.frames, pieces, strict=True) for _ in piece],
+            utterance.token_start_ms,
+            speech_end_ms(item.speech),
+            chunk_frames,
+            num_frames,
+        )
     return report.Decoded(
         id=utterance.id,
         set_name=item.set_name,
@@ -167,8 +183,19 @@ def _judge(
         noise="none" if snr_db is None else item.noise_kind,
         reference=utterance.text,
         hypothesis=text,
-        errors=ErrorCounts.of(align(utterance.text, text)),
+        errors=character_errors(utterance.text, text),
+        delays=delays,
     )
+
+
+def speech_end_ms(speech: Tensor) -> float:
+    """End of the last 20 ms of a 16 kHz waveform that are within 40 dB of the loudest 20 ms."""
+    frame = SAMPLE_RATE_HZ // 50
+    whole = speech[: speech.numel() // frame * frame].view(-1, frame).square().mean(1)
+    if whole.numel() == 0:
+        return 1000 * speech.numel() / SAMPLE_RATE_HZ
+    active = (whole >= whole.max() * 1e-4).nonzero()
+    return 20.0 * (int(active[-1]) + 1)
 
 
 def _speak(

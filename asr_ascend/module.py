@@ -16,11 +16,9 @@ from asr_ascend.data.datamodule import Batch
 from asr_ascend.data.seeding import stable_seed
 from asr_ascend.decoding import greedy_decode
 from asr_ascend.losses import rnnt_loss
-from asr_ascend.metrics import ErrorCounts, align
+from asr_ascend.metrics import FRAME_HOP_MS, ErrorCounts, character_errors
 from asr_ascend.schedule import learning_rate_factor
 from asr_ascend.tokenizer import Tokenizer
-
-ENCODER_FRAME_MS = 40
 
 
 class TransducerModule(LightningModule):
@@ -186,17 +184,17 @@ class TransducerModule(LightningModule):
             return
         trainer = self.config["trainer"]
         streams = trainer["val_chunk_ms"] != "full"
-        chunk = trainer["val_chunk_ms"] // ENCODER_FRAME_MS if streams else None
+        chunk = int(trainer["val_chunk_ms"] // FRAME_HOP_MS) if streams else None
         left = trainer["left_chunks"][0] if streams else None
         encoded, lengths = self.model.encode(batch.features, batch.feature_lengths, chunk, left)
         for index, hypothesis in enumerate(greedy_decode(self.model, encoded, lengths)):
             reference = batch.targets[index, : int(batch.target_lengths[index])].tolist()
-            self._valid_errors += ErrorCounts.of(align(reference, hypothesis.tokens))
+            texts = self.tokenizer.decode(reference), self.tokenizer.decode(hypothesis.tokens)
+            self._valid_errors += character_errors(*texts)
 
     def on_validation_epoch_end(self) -> None:
         errors = self._valid_errors
-        wrong = errors.substitutions + errors.deletions + errors.insertions
-        counts = torch.tensor([wrong, errors.reference_length], dtype=torch.float64)
+        counts = torch.tensor([errors.errors, errors.reference_length], dtype=torch.float64)
         if self.trainer.world_size > 1:
             counts = self.trainer.strategy.reduce(counts.to(self.device), reduce_op="sum").cpu()
         self.log("valid_cer", counts[0] / counts[1].clamp(min=1))

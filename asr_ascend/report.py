@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import json
 import os
-import statistics
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from asr_ascend.metrics import ErrorCounts
+from asr_ascend.metrics import EmissionDelays, ErrorCounts
 
 STREAMING, FULL = "streaming", "full context"
 
@@ -27,9 +26,7 @@ class Decoded:
         noise: "none", "known" (kinds that training hears) or "unseen".
         reference, hypothesis: texts.
         errors: of the hypothesis.
-        delays_ms: end of the emitting frame minus end of the spoken token, correct tokens only.
-        onsets_ms: end of the emitting frame minus the token's spoken onset, the same tokens.
-        waits_ms: from the end of the emitting frame to the end of its chunk, the same tokens.
+        delays: of the correct tokens, where the manifest says when each was spoken.
     """
 
     id: str
@@ -40,9 +37,7 @@ class Decoded:
     reference: str
     hypothesis: str
     errors: ErrorCounts
-    delays_ms: tuple[float, ...] = ()
-    onsets_ms: tuple[float, ...] = ()
-    waits_ms: tuple[float, ...] = ()
+    delays: EmissionDelays = EmissionDelays()
 
 
 def summarise(results: Sequence[Decoded], about: dict[str, Any], worst: int) -> dict[str, Any]:
@@ -54,7 +49,7 @@ def summarise(results: Sequence[Decoded], about: dict[str, Any], worst: int) -> 
         worst: how many of the worst streaming utterances to list.
     """
     streaming = [result for result in results if result.context == STREAMING]
-    spoiled = sorted(streaming, key=lambda r: (-r.errors.cer, -_wrong(r.errors), r.id))
+    spoiled = sorted(streaming, key=lambda r: (-r.errors.cer, -r.errors.errors, r.id))
     return {
         **about,
         "utterances": len({(result.set_name, result.id) for result in results}),
@@ -69,7 +64,7 @@ def summarise(results: Sequence[Decoded], about: dict[str, Any], worst: int) -> 
             {"snr_db": _snr_name(snr), **_emission([r for r in streaming if r.snr_db == snr])}
             for snr in _unique(r.snr_db for r in streaming)
         ],
-        "worst": [utterance_record(result) for result in spoiled[:worst] if _wrong(result.errors)],
+        "worst": [utterance_record(result) for result in spoiled[:worst] if result.errors.errors],
     }
 
 
@@ -206,18 +201,16 @@ def _rows(results: Iterable[Decoded], key: Callable[[Decoded], Any]) -> list[dic
 
 
 def _emission(results: Sequence[Decoded]) -> dict[str, Any]:
-    delays = [delay for result in results for delay in result.delays_ms]
-    onsets = [onset for result in results for onset in result.onsets_ms]
-    waits = [wait for result in results for wait in result.waits_ms]
-    if not delays:
+    delays = EmissionDelays(tuple(token for result in results for token in result.delays.tokens))
+    if not delays.tokens:
         return {"tokens": 0}
-    ranked = sorted(delays)
+    ranked = sorted(token.delay_ms for token in delays.tokens)
     return {
-        "tokens": len(delays),
-        "median_delay_ms": round(statistics.median(delays), 1),
+        "tokens": len(ranked),
+        "median_delay_ms": round(delays.median_ms, 1),
         "p90_delay_ms": round(ranked[int(0.9 * (len(ranked) - 1))], 1),
-        "share_before_onset": round(sum(onset < 0 for onset in onsets) / len(onsets), 5),
-        "median_chunk_wait_ms": round(statistics.median(waits), 1) if waits else None,
+        "share_before_onset": round(delays.share_before_onset, 5),
+        "median_chunk_wait_ms": round(delays.median_chunk_wait_ms, 1),
     }
 
 
@@ -244,10 +237,12 @@ def _emission_part(summary: dict[str, Any]) -> list[str]:
         if row["tokens"]
     ]
     wait = summary["emission"]["median_chunk_wait_ms"]
-    more = "" if wait is None else f" Waiting for the chunk to fill adds {wait:.0f} ms (median)."
     head = ["SNR", "correct tokens", "median in ms", "90th percentile in ms", "% before onset"]
-    explained = "End of the emitting frame minus end of the spoken token, correct tokens only."
-    return [explained + more, _markdown_table(head, rows)]
+    explained = (
+        "End of the emitting frame minus end of the spoken token, correct tokens only. Waiting for "
+        f"the chunk to fill adds {wait:.0f} ms (median)."
+    )
+    return [explained, _markdown_table(head, rows)]
 
 
 def _error_table(rows: Iterable[dict[str, Any]]) -> tuple[list[str], list[list[str]]]:
@@ -292,10 +287,6 @@ def _replace(path: Path, text: str) -> None:
 
 def _unique(values: Iterable[Any]) -> list[Any]:
     return list(dict.fromkeys(values))
-
-
-def _wrong(errors: ErrorCounts) -> int:
-    return errors.substitutions + errors.deletions + errors.insertions
 
 
 def _snr_name(snr_db: float | None) -> float | str:

@@ -44,10 +44,9 @@ def main(config: dict[str, Any]) -> int:
     if config["trainer"]["num_threads"]:
         torch.set_num_threads(config["trainer"]["num_threads"])
     seed_everything(config["seed"], verbose=False)
-    datamodule = SpeechDataModule(**config["data"], blank=config["loss"]["blank"])
-    datamodule.prepare_data()
-    datamodule.setup("fit")
+    datamodule = _data(config, print_)
     tokenizer = datamodule.tokenizer
+    assert tokenizer is not None and datamodule.cmvn is not None
     if ckpt_path is not None:
         _check_vocabulary(ckpt_path, tokenizer.pieces)
     model = build_transducer(tokenizer.vocab_size, tokenizer.blank, config["model"])
@@ -66,6 +65,29 @@ def main(config: dict[str, Any]) -> int:
     _write_json(folder / RUN_FILE, {**run, "seconds": round(seconds, 1)})
     print_(f"{trainer.global_step} steps in {seconds / 60:.1f} min: {folder}/checkpoints/last.ckpt")
     return 0
+
+
+def _data(config: dict[str, Any], print_: Any) -> SpeechDataModule:
+    """The data module, set up: manifests checked, tokenizer trained, blank's range known."""
+    for key in ("train_manifest", "valid_manifest"):
+        path = Path(config["data"][key])
+        if not path.is_file():
+            raise ConfigError(
+                f"`data.{key}` must be a file, but {path} is not there. The embedded corpus is made "
+                f"by: python -m asr_ascend.data.synthesis --out {path.parent}"
+            )
+    bytes_per_logit = getattr(torch, config["loss"]["dtype"]).itemsize
+    try:
+        datamodule = SpeechDataModule(
+            **config["data"], blank=config["loss"]["blank"], bytes_per_logit=bytes_per_logit
+        )
+        datamodule.setup("fit")
+    except ManifestError:
+        raise
+    except ValueError as error:
+        raise ConfigError(str(error)) from error
+    print_(datamodule.describe())
+    return datamodule
 
 
 def build_trainer(config: dict[str, Any], folder: Path) -> Trainer:

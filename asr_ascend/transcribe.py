@@ -21,11 +21,10 @@ from asr_ascend.config import ConfigError, run_entry
 from asr_ascend.data.audio import AudioError, load_audio, resample
 from asr_ascend.data.features import FeatureStream, LogMel
 from asr_ascend.decoding import StreamingDecoder
-from asr_ascend.metrics import frame_end_ms
+from asr_ascend.metrics import FRAME_HOP_MS, frame_end_ms
 
 AUDIO_SUFFIXES = {".wav", ".flac", ".ogg", ".opus", ".mp3", ".aiff", ".aif", ".au"}
 SAMPLE_RATE_HZ = 16000
-ENCODER_FRAME_MS = 40
 BLOCK_MS = 100
 
 
@@ -78,7 +77,7 @@ class Transcriber:
     def __init__(self, trained: TrainedModel, chunk_ms: int | str, left_chunks: int) -> None:
         self.trained = trained
         self.log_mel = LogMel(SAMPLE_RATE_HZ)
-        self.chunk_frames = None if chunk_ms == "full" else int(chunk_ms) // ENCODER_FRAME_MS
+        self.chunk_frames = None if chunk_ms == "full" else int(int(chunk_ms) // FRAME_HOP_MS)
         self.left_chunks = None if chunk_ms == "full" else left_chunks
 
     @torch.inference_mode()
