@@ -107,9 +107,8 @@ def beam_search(
         max_symbols_per_frame: tokens at one frame, at least 1.
 
     Returns:
-        B lists, ordered by log-probability per token, as torchaudio does. `score` is the
-        log-probability of the tokens, summed over the alignments searched; `frames` are those of
-        the single most likely alignment.
+        B lists, ordered by `score`: the log-probability of the tokens, summed over the alignments
+        searched. `frames` are those of the single most likely alignment.
 
     Raises:
         ValueError: ``beam_width`` or ``max_symbols_per_frame`` below 1, or NaN in ``enc``.
@@ -122,7 +121,11 @@ def beam_search(
             raise ValueError(f"`{name}` must be at least 1, but is {value}.")
     adapter = _EncodedInput(model)
     search = RNNTBeamSearch(
-        adapter, blank=model.vocab_size - 1, step_max_tokens=max_symbols_per_frame
+        adapter,
+        blank=model.vocab_size - 1,
+        # torchaudio divides by the number of tokens, which lets guessed tokens push out silence.
+        hypo_sort_key=lambda found: found[3],
+        step_max_tokens=max_symbols_per_frame,
     )
     results = []
     for b, length in enumerate(enc_lengths.tolist()):
