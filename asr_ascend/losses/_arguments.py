@@ -44,7 +44,7 @@ def _check_logits(logits: Tensor) -> None:
         raise ValueError(
             f"`logits` must be (N, V) or (B, T, U + 1, V), but has shape {shape_of(logits)}."
         )
-    if logits.shape[-1] < 1 or logits.shape[-2] < (logits.dim() == 4):
+    if logits.shape[-1] < 1 or (logits.dim() == 4 and logits.shape[2] < 1):
         raise ValueError(
             "`logits` must not be empty in its label and vocabulary dimensions, "
             f"but has shape {shape_of(logits)}."

@@ -139,14 +139,19 @@ def library() -> ctypes.CDLL:
     try:
         loaded = ctypes.CDLL(str(path))
     except OSError as error:
-        raise RuntimeError(f"the CPU library at {path} can't be loaded: {error}.") from error
+        raise RuntimeError(
+            f"the CPU library at {path} can't be loaded: {error}; "
+            f"{_build_command()} builds it again."
+        ) from error
     try:
         version = loaded.asr_ascend_abi_version()
     except AttributeError as error:
-        raise RuntimeError(f"{path} is not {_LIBRARY_NAME}: it has no ABI version.") from error
+        raise RuntimeError(
+            f"{path} is not {_LIBRARY_NAME}: it has no asr_ascend_abi_version."
+        ) from error
     if version != ABI_VERSION:
         raise RuntimeError(
-            f"the CPU library at {path} must have ABI version {ABI_VERSION}, but has {version}: "
+            f"the CPU library at {path} must have ABI version {ABI_VERSION}, but has {version}; "
             f"{_build_command()} builds it again."
         )
     for function in (loaded.asr_ascend_isa, loaded.asr_ascend_isas):
@@ -181,10 +186,11 @@ def _library_path() -> Path:
                 f"but {override} is not a file."
             )
         return Path(override)
-    packaged = Path(str(importlib.resources.files("asr_ascend"))) / "lib" / _LIBRARY_NAME
+    packaged = importlib.resources.files("asr_ascend") / "lib" / _LIBRARY_NAME
     if packaged.is_file():
-        return packaged
-    # An editable install keeps the library in site-packages, away from the sources.
+        return Path(str(packaged))
+    # An editable install keeps the library in site-packages, away from the sources; its import hook
+    # joins the two, but is absent where the sources were found without it.
     installed, editable = _installed_library()
     if installed is None:
         raise RuntimeError(
@@ -192,7 +198,7 @@ def _library_path() -> Path:
         )
     if not editable:
         raise RuntimeError(
-            f"{_PACKAGE_FOLDER} has no CPU library and hides the installed asr_ascend that has: "
+            f"{_PACKAGE_FOLDER} hides the installed asr_ascend but holds no CPU library: "
             f"run `pip install -e .` in {_PACKAGE_FOLDER.parent}, or Python from another folder; "
             f"{_SLOW_WAY}"
         )

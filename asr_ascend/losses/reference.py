@@ -34,7 +34,14 @@ def rnnt_costs(logits: Tensor, problem: Problem) -> Tensor:
 
 def rnnt_costs_and_gradient(logits: Tensor, problem: Problem) -> tuple[Tensor, Tensor]:
     """Costs (B,) and the clamped gradient of their sum, like ``logits``."""
-    with torch.no_grad():
+    # Autograd makes the gradient, so inference mode is off here and no tensor may come from it.
+    with torch.inference_mode(False), torch.no_grad():
+        logits = logits.clone()
+        problem = problem._replace(
+            targets=problem.targets.clone(),
+            logit_lengths=problem.logit_lengths.clone(),
+            target_lengths=problem.target_lengths.clone(),
+        )
         costs = rnnt_costs(logits, problem)
         return costs, _gradient(logits, _on_device(problem, logits), torch.ones_like(costs))
 
@@ -71,7 +78,7 @@ def _lattice_costs(rows: Tensor, problem: Problem) -> Tensor:
     alpha = torch.full_like(nowhere[0], -math.inf)
     alpha[:, 0] = 0.0
     alphas = [alpha]
-    for blank_step, label_step in zip(emit_blank[:-1], emit_label[:-1], strict=True):
+    for blank_step, label_step in zip(emit_blank, emit_label, strict=True):
         from_frame_before = alpha + blank_step
         from_label_before = pad((alpha + label_step)[:, :-1], (1, 0), value=-math.inf)
         alpha = _log_add(from_frame_before, from_label_before)
