@@ -7,7 +7,9 @@ process and in a fixed order (`asr_ascend.data.synthesis` does) where the sample
 from __future__ import annotations
 
 import ctypes
+import zlib
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -109,10 +111,11 @@ class Synthesiser:
         import espeakng_loader
 
         self._library: Any = ctypes.CDLL(espeakng_loader.get_library_path())
-        data = espeakng_loader.get_data_path().encode()
-        self.rate_hz: int = self._library.espeak_Initialize(_SYNCHRONOUS, 0, data, 0)
+        data = Path(espeakng_loader.get_data_path())
+        self._variants = data / "voices" / "!v"
+        self.rate_hz: int = self._library.espeak_Initialize(_SYNCHRONOUS, 0, str(data).encode(), 0)
         if self.rate_hz <= 0:
-            raise SynthesisError(f"espeak-ng did not start with the data in {data.decode()}.")
+            raise SynthesisError(f"espeak-ng did not start with the data in {data}.")
         self._take = _Take()
         self._callback = _Callback(self._receive)  # kept alive: the library holds only a pointer
         self._library.espeak_SetSynthCallback(self._callback)
@@ -130,11 +133,19 @@ class Synthesiser:
                 f"{len(text)} characters and {len(spoken)} syllables."
             )
         name = _VOICE + (f"+{voice.variant}" if voice.variant else "")
+        # The library takes an unknown variant for the plain voice without a word.
+        if voice.variant and not (self._variants / voice.variant).is_file():
+            raise SynthesisError(f"espeak-ng has no voice '{name}'.")
         if self._library.espeak_SetVoiceByName(name.encode()) != 0:
             raise SynthesisError(f"espeak-ng has no voice '{name}'.")
         settings = ((_RATE, voice.words_per_minute), (_PITCH, voice.pitch), (_VOLUME, voice.volume))
         for parameter, value in settings:
             self._library.espeak_SetParameter(parameter, value, 0)
+        # Breathy voices draw noise from the library's own generator and from libc's, both seeded
+        # with the time of day at the start.
+        seed = zlib.crc32(f"{name} {text}".encode()) >> 1
+        self._library.espeak_ng_SetRandSeed(ctypes.c_long(seed))
+        ctypes.CDLL(None).srand(ctypes.c_uint(seed))
         self._take = _Take()
         encoded = " ".join(spoken).encode()
         self._library.espeak_Synth(encoded, len(encoded) + 1, 0, 0, 0, _UTF8, None, None)

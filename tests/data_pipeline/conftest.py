@@ -1,0 +1,28 @@
+"""A folder of tones with texts: a corpus that needs no synthesiser."""
+
+import math
+
+import pytest
+import soundfile
+import torch
+
+from asr_ascend.data.manifest import Utterance, write_manifest
+
+
+@pytest.fixture
+def tone_corpus(tmp_path):
+    """Function (name, texts, seconds) -> path of a manifest with one tone per text."""
+
+    def make(name, texts, seconds=1.0):
+        utterances = []
+        for number, text in enumerate(texts):
+            length = round(16000 * (seconds + 0.05 * number))
+            wave = torch.sin(torch.arange(length) * (2 * math.pi * (200 + 50 * number) / 16000))
+            path = tmp_path / f"{name}{number}.wav"
+            soundfile.write(path, (0.3 * wave).numpy(), 16000)
+            utterances.append(Utterance(f"{name}{number}", path, text, length / 16000))
+        manifest = tmp_path / f"{name}.jsonl"
+        write_manifest(manifest, utterances)
+        return manifest
+
+    return make
