@@ -131,8 +131,8 @@ class TransducerModule(LightningModule):
         self._sums += torch.tensor(
             [
                 weight,
-                0.0 if rnnt is None else float(rnnt),
-                0.0 if ctc is None else float(ctc),
+                0.0 if rnnt is None else float(rnnt.detach()),
+                0.0 if ctc is None else float(ctc.detach()),
                 batch.features.shape[0],
                 int(batch.target_lengths.sum()),
             ],

@@ -3,11 +3,17 @@
 ``python -m asr_ascend.train experiment=demo [key=value]``
 """
 
+# ruff: noqa: E402
 from __future__ import annotations
+
+import os
+
+# Read when torch loads OpenMP. By default its threads spin while they wait, and where another
+# process uses a core a step then takes ten times as long.
+os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
 
 import json
 import logging
-import os
 import sys
 import time
 import warnings
