@@ -80,8 +80,11 @@ def _backward_cpu(grad_costs: Tensor, logits: Tensor, state: Tensor, *fields: An
 
 
 def _backward_in_place_cpu(grad_costs: Tensor, logits: Tensor, state: Tensor, *fields: Any) -> None:
-    _write_gradient(logits, grad_costs, logits, state, fields)
-    if not logits.is_inference():
+    rows = _kernel_logits(logits)
+    _write_gradient(rows, grad_costs, rows, state, fields)
+    if rows is not logits:
+        logits.copy_(rows)
+    elif not logits.is_inference():
         # Autograd can't see a write through a raw pointer.
         torch.autograd.graph.increment_version(logits)
 
@@ -90,6 +93,11 @@ def _write_gradient(
     grad: Tensor, grad_costs: Tensor, logits: Tensor, state: Tensor, fields: Sequence[Any]
 ) -> None:
     problem = _kernel_problem(fields)
+    num_rows = math.prod(logits.shape[:-1])
+    if grad_costs.shape != problem.logit_lengths.shape or (
+        state.numel() != _native.STATE_PLANES * num_rows
+    ):
+        raise RuntimeError("grad_costs and state must be those of rnnt_loss_forward's outputs.")
     grad_costs = grad_costs.to(torch.float64).contiguous()
     status, failure = _native.backward(logits, problem, state, grad_costs, grad)
     if status != _native.OK:
@@ -98,6 +106,9 @@ def _write_gradient(
 
 def _kernel_problem(fields: Sequence[Any]) -> Problem:
     targets, logit_lengths, target_lengths, *options = fields
+    if not logit_lengths.shape == target_lengths.shape == targets.shape[:1]:
+        # The kernel reads raw pointers: also a direct call must not lead it out of a tensor.
+        raise RuntimeError("targets, logit_lengths and target_lengths must be of one batch.")
     return Problem(
         targets.to(torch.int64).contiguous(),
         logit_lengths.to(torch.int64).contiguous(),

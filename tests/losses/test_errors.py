@@ -226,6 +226,15 @@ def test_value_errors(backend, packed, changes, message, dtype):
 
 
 @pytest.mark.parametrize("backend", BACKENDS)
+def test_rows_beyond_64_bits_are_counted_right(backend):
+    given = arguments(packed=True, logit_lengths=torch.tensor([2**62, 2]), backend=backend)
+    assert message_of(ValueError, rnnt_loss, **given) == (
+        "packed `logits` must have sum(logit_lengths * (target_lengths + 1)) = "
+        f"{3 * 2**62 + 4} rows, but has 13."
+    )
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
 def test_wrong_target_among_many_is_found(backend):
     """The first wrong one by sample, whatever the labels that came before."""
     targets = torch.ones(64, 9, dtype=torch.int64)

@@ -204,3 +204,46 @@ def test_vmap_over_the_gradient_is_refused(operator):
     with pytest.raises(RuntimeError) as raised:
         torch.vmap(gradient)(torch.ones(2, 3, dtype=torch.float64))
     assert str(raised.value) == VMAP_MESSAGE
+
+
+class TestDirectCalls:
+    """What rnnt.py never does must not lead the kernel out of a tensor."""
+
+    problem = (*BATCH, 4, -1.0, True)
+
+    def test_lengths_of_another_batch(self):
+        with pytest.raises(RuntimeError) as raised:
+            OPS.rnnt_loss_forward(
+                make_logits(),
+                TARGETS,
+                LOGIT_LENGTHS[:2],
+                TARGET_LENGTHS,
+                *self.problem[3:],
+                True,
+                False,
+            )
+        assert str(raised.value) == (
+            "targets, logit_lengths and target_lengths must be of one batch."
+        )
+
+    @pytest.mark.parametrize("operator", ["rnnt_loss_backward", "rnnt_loss_backward_"])
+    def test_state_or_upstream_gradient_of_another_batch(self, operator):
+        _, state = OPS.rnnt_loss_forward(make_logits(), *self.problem, True, False)
+        for upstream, planes in ((UPSTREAM, state[:-1]), (UPSTREAM[:2], state)):
+            with pytest.raises(RuntimeError) as raised:
+                getattr(OPS, operator)(upstream, make_logits(), planes, *self.problem)
+            assert str(raised.value) == (
+                "grad_costs and state must be those of rnnt_loss_forward's outputs."
+            )
+
+    def test_strided_vocabulary(self):
+        expected = rnnt_loss_and_grad(make_logits(), *BATCH)
+        strided = make_logits().T.contiguous().T
+        costs, state = OPS.rnnt_loss_forward(strided, *self.problem, True, False)
+        ones = torch.ones_like(costs)
+        grad = OPS.rnnt_loss_backward(ones, strided, state, *self.problem)
+        OPS.rnnt_loss_backward_(ones, strided, state, *self.problem)
+        assert torch.equal(costs.float(), expected[0])
+        assert torch.equal(grad, expected[1])
+        assert torch.equal(strided, expected[1])
+        assert strided._version == 1
