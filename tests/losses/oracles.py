@@ -143,11 +143,10 @@ def log_add(a: float, b: float) -> float:
 
 
 def log_norms(rows: np.ndarray) -> np.ndarray:
-    """logsumexp over the last axis; -inf for a row of -inf."""
+    """logsumexp over the last axis; NaN, as torch's softmax, for a row that has no softmax."""
     highest = rows.max(axis=-1)
-    shift = np.where(np.isfinite(highest), highest, 0.0)
-    with np.errstate(divide="ignore"):
-        return shift + np.log(np.exp(rows - shift[..., None]).sum(axis=-1))
+    with np.errstate(invalid="ignore"):  # inf - inf, where all is -inf or one is +inf
+        return highest + np.log(np.exp(rows - highest[..., None]).sum(axis=-1))
 
 
 def build_lattice(
@@ -160,11 +159,10 @@ def build_lattice(
     if fused_log_softmax:
         for t in range(frames):
             log_norm[t] = log_norms(logits[t].double().numpy())
-    offset = np.where(log_norm == -np.inf, 0.0, log_norm)
-    blank_lp = logits[:, :, blank].double().numpy() - offset
+    blank_lp = logits[:, :, blank].double().numpy() - log_norm
     label_lp = np.full((frames, columns), -np.inf)
     for u, label in enumerate(labels):
-        label_lp[:, u] = logits[:, u, label].double().numpy() - offset[:, u]
+        label_lp[:, u] = logits[:, u, label].double().numpy() - log_norm[:, u]
     alpha = forward_scores(blank_lp.tolist(), label_lp.tolist())
     beta = backward_scores(blank_lp.tolist(), label_lp.tolist())
     cost = -(alpha[frames - 1][columns - 1] + float(blank_lp[-1, -1]))
@@ -212,9 +210,8 @@ def gradient_of_frame(
         return np.zeros_like(logits)
     reach = lattice.alpha[t] + lattice.cost  # alpha - lnP
     if fused_log_softmax:
-        offset = np.where(lattice.log_norm[t] == -np.inf, 0.0, lattice.log_norm[t])
         occupancy = reach + lattice.beta[t, :columns]
-        gradient = np.exp(logits - offset[:, None] + occupancy[:, None])
+        gradient = np.exp(logits + (occupancy - lattice.log_norm[t])[:, None])
     else:
         gradient = np.zeros_like(logits)
     gradient[:, blank] -= np.exp(lattice.blank[t] + reach + lattice.beta[t + 1, :columns])
@@ -328,7 +325,7 @@ def ulp(values: Tensor, dtype: torch.dtype) -> Tensor:
     info = torch.finfo(dtype)
     size = values.double().abs().clamp_min(info.smallest_normal)
     exponent = torch.frexp(size).exponent - 1
-    return torch.ldexp(torch.tensor(info.eps, dtype=torch.float64), exponent)
+    return torch.ldexp(torch.full_like(size, info.eps), exponent)
 
 
 def cost_tolerance(costs: Tensor, dtype: torch.dtype) -> Tensor:

@@ -114,6 +114,7 @@ def test_poison_reaches_the_mean_and_the_sum(backend: str) -> None:
 
 
 @oracles.each_backend
+@pytest.mark.filterwarnings("ignore:`fused_log_softmax=False` takes log-probabilities")
 @pytest.mark.parametrize("poison", [NAN, INF], ids=["nan", "inf"])
 def test_poison_among_log_probabilities(poison: float, backend: str) -> None:
     """Only blank and label are read there, so only they poison."""
@@ -188,14 +189,29 @@ def test_no_possible_path_costs_infinity_and_has_no_gradient(
 
 @oracles.each_backend
 @oracles.each_dtype
-def test_a_row_of_nothing_but_minus_infinity(dtype: torch.dtype, backend: str) -> None:
-    """It allows no symbol, so no path crosses it; where every path must, the cost is infinite."""
+def test_a_row_of_nothing_but_minus_infinity_has_no_softmax(
+    dtype: torch.dtype, backend: str
+) -> None:
+    """As NaN in torch's log_softmax, so NaN here, in that sample."""
     case = oracles.make_case([(4, 2), (3, 0)], 6, blank=0, dtype=dtype)
+    assert torch.full((6,), -INF).log_softmax(-1).isnan().all()
+    clean = oracles.run(case, backend)
     logits = case.logits.clone()
-    logits[4] = -INF  # cell (1, 1) of the first sample: paths go round it
-    logits[rows_of(case)[1].start + 1] = -INF  # frame 1 of the second: none can
-    costs, gradient = oracles.run(case.with_logits(logits), backend)
-    exact_costs, exact_gradient = oracles.exact(case.with_logits(logits))
+    logits[4] = -INF
+    assert_only_sample_is_nan(case.with_logits(logits), 0, backend, clean)
+
+
+@oracles.each_backend
+@oracles.each_dtype
+def test_a_row_of_minus_infinity_among_log_probabilities(dtype: torch.dtype, backend: str) -> None:
+    """It allows no symbol: paths go round it, and where none can the cost is infinite."""
+    case = oracles.make_case([(4, 2), (3, 0)], 6, blank=0, dtype=dtype)
+    logits = case.logits.log_softmax(-1)
+    logits[4] = -INF  # cell (1, 1) of the first sample
+    logits[rows_of(case)[1].start + 1] = -INF  # frame 1 of the second, which has but one column
+    masked = case.with_logits(logits)
+    costs, gradient = oracles.run(masked, backend, fused_log_softmax=False)
+    exact_costs, exact_gradient = oracles.exact(masked, fused_log_softmax=False)
     assert exact_costs[0].isfinite() and exact_costs[1].item() == INF
     oracles.assert_costs(costs, exact_costs, dtype)
     oracles.assert_gradient(gradient, exact_gradient, dtype)

@@ -45,7 +45,8 @@ def test_case_list(name: str, dtype: torch.dtype, backend: str) -> None:
 @oracles.each_backend
 @oracles.each_dtype
 def test_every_vocabulary_size_around_vector_widths(dtype: torch.dtype, backend: str) -> None:
-    for vocab in range(2, 71):
+    # The reference has no vectors of its own: a few sizes do.
+    for vocab in range(2, 71, 1 if backend == "cpu" else 11):
         case = oracles.make_case([(4, 2), (2, 3)], vocab, blank=vocab // 2, dtype=dtype, seed=vocab)
         check(case, backend, dtype)
 
@@ -61,17 +62,21 @@ def test_a_vocabulary_of_one_symbol_has_only_blank(dtype: torch.dtype, backend: 
 
 @oracles.each_backend
 @oracles.each_dtype
-def test_a_cost_near_zero_is_not_negative(dtype: torch.dtype, backend: str) -> None:
-    """One path takes all but 1e-4 .. 1e-8 of the probability, at logits of 10 to 20."""
-    for margin in (10.0, 14.0, 20.0):
-        case = oracles.make_case([(12, 0), (30, 0)], 5, blank=2, dtype=torch.float32, scale=0.25)
-        logits = case.logits.clone()
-        logits[:, 2] += margin
-        case = case.with_logits(logits.to(dtype))
-        costs, _ = oracles.run(case, backend)
-        exact_costs, _ = oracles.exact(case)
-        assert (costs >= 0).all()
-        oracles.assert_costs(costs, exact_costs, dtype)
+@pytest.mark.parametrize("margin", [10.0, 14.0, 20.0])
+def test_a_cost_near_zero(margin: float, dtype: torch.dtype, backend: str) -> None:
+    """One path takes all but 1e-3 .. 1e-8 of the probability: never negative, and as accurate as
+    the float32 log-probabilities that it is made of."""
+    lengths = [(12, 0), (30, 0)]
+    case = oracles.make_case(lengths, 5, blank=2, scale=0.25)
+    logits = case.logits.clone()
+    logits[:, 2] += margin
+    case = case.with_logits(logits.to(dtype))
+    costs, _ = oracles.run(case, backend)
+    exact_costs, _ = oracles.exact(case)
+    assert (costs >= 0).all()
+    steps = torch.tensor([frames for frames, _ in lengths])
+    unit = 1e-15 if dtype == torch.float64 else 2.0**-24
+    oracles.assert_within(costs, exact_costs, steps * unit, "cost")
 
 
 @oracles.each_backend

@@ -72,7 +72,7 @@ def test_log_probabilities_as_input(dtype: torch.dtype, backend: str) -> None:
 
 @oracles.each_backend
 def test_gradient_equals_central_differences(backend: str) -> None:
-    case = oracles.make_case([(5, 3), (2, 2)], 4, blank=1, dtype=torch.float64, seed=5)
+    case = oracles.make_case([(4, 2), (1, 2)], 4, blank=1, dtype=torch.float64, seed=5)
     _, gradient = oracles.run(case, backend)
     step = 1e-5
     for row, symbol in torch.cartesian_prod(
@@ -116,7 +116,7 @@ def loss_of(case: oracles.Case, backend: str, **options: object) -> Callable:
 @pytest.mark.parametrize("fused_log_softmax", [True, False])
 @pytest.mark.parametrize("padded", [True, False])
 def test_gradcheck(backend: str, reduction: str, fused_log_softmax: bool, padded: bool) -> None:
-    case = oracles.make_case([(3, 2), (2, 0), (1, 3)], 4, blank=0, dtype=torch.float64)
+    case = oracles.make_case([(3, 2), (2, 0), (1, 2)], 3, blank=0, dtype=torch.float64)
     if not fused_log_softmax:
         case = case.with_logits(case.logits.log_softmax(-1))
     logits = case.padded_logits() if padded else case.logits
@@ -127,7 +127,7 @@ def test_gradcheck(backend: str, reduction: str, fused_log_softmax: bool, padded
 @pytest.mark.parametrize("fused_log_softmax", [True, False])
 @pytest.mark.parametrize("padded", [True, False])
 def test_gradgradcheck_of_the_reference(fused_log_softmax: bool, padded: bool) -> None:
-    case = oracles.make_case([(3, 2), (2, 0), (1, 2)], 3, blank=0, dtype=torch.float64)
+    case = oracles.make_case([(2, 1), (1, 1)], 3, blank=0, dtype=torch.float64)
     if not fused_log_softmax:
         case = case.with_logits(case.logits.log_softmax(-1))
     logits = case.padded_logits() if padded else case.logits
@@ -191,7 +191,8 @@ def test_reductions(reduction: str, weight: float, dtype: torch.dtype, backend: 
     case = oracles.make_case([(6, 3), (4, 5), (3, 0)], 7, dtype=dtype)
     value, gradient = oracles.run(case, backend, reduction=reduction)
     assert value.shape == ()
-    exact_costs, exact_gradient = oracles.exact(case, upstream=torch.full((3,), weight))
+    weights = torch.full((3,), weight, dtype=torch.float64)
+    exact_costs, exact_gradient = oracles.exact(case, upstream=weights)
     oracles.assert_costs(value, exact_costs.sum() * weight, dtype)
     oracles.assert_gradient(gradient, exact_gradient, dtype)
 
