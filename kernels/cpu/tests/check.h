@@ -3,6 +3,7 @@
 #define ASR_ASCEND_CPU_TESTS_CHECK_H_
 
 #include <cstdio>
+#include <cstdlib>
 
 inline int g_failures = 0;
 
@@ -18,6 +19,10 @@ inline int g_failures = 0;
 
 // The exit status of a test program: 77 tells ctest that there was nothing to run.
 constexpr int kSkipped = 77;
+
+// Under an emulator: less of what takes long, and no fork, which qemu-user does not survive with
+// threads about.
+inline bool IsEmulated() { return std::getenv("ASR_ASCEND_TEST_EMULATED") != nullptr; }
 
 inline int Report(const char* name) {
   if (g_failures > 0) std::fprintf(stderr, "%s: %d checks failed\n", name, g_failures);

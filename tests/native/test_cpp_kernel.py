@@ -1,0 +1,179 @@
+"""Builds the C++ tests of the CPU kernel and runs them: plain, under sanitizers, as aarch64."""
+
+from __future__ import annotations
+
+import ctypes
+import importlib.util
+import os
+import re
+import shutil
+import subprocess
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+
+KERNELS = Path(__file__).parents[2] / "kernels"
+PER_ISA_TESTS = ("loss_test", "hostile_test", "threads_test", "exp_test")
+AARCH64_COMPILER = "aarch64-linux-gnu-g++"
+AARCH64_EMULATOR = "qemu-aarch64"
+AARCH64_SYSROOT = "/usr/aarch64-linux-gnu"
+
+
+def cmake_tool(name: str) -> str:
+    """Path of cmake or ctest: from PATH, or from the `cmake` Python package."""
+    found = shutil.which(name) or shutil.which(name, path=str(Path(sys.executable).parent))
+    if found is None and importlib.util.find_spec("cmake") is not None:
+        import cmake
+
+        found = shutil.which(name, path=cmake.CMAKE_BIN_DIR)
+    if found is None:
+        pytest.skip(f"no {name} on PATH or in the Python package cmake")
+    return found
+
+
+def run(command: Sequence[str | Path], **environment: str) -> str:
+    """What the command prints; a failure of it fails the test with its output."""
+    finished = subprocess.run(
+        command,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        env={**os.environ, **environment},
+        check=False,
+    )
+    assert finished.returncode == 0, f"{command} failed:\n{finished.stdout[-6000:]}"
+    return finished.stdout
+
+
+def build(build_dir: Path, *options: str) -> None:
+    generator = ["-G", "Ninja"] if shutil.which("ninja") else []
+    configure = [cmake_tool("cmake"), "-S", KERNELS, "-B", build_dir, *generator]
+    run([*configure, "-DASR_ASCEND_BUILD_TESTS=ON", *options])
+    run([cmake_tool("cmake"), "--build", build_dir, "--parallel", "2"])
+
+
+def run_ctest(build_dir: Path, **environment: str) -> dict[str, str]:
+    """Test name -> "Passed" or "Skipped"."""
+    output = run(
+        [cmake_tool("ctest"), "--test-dir", build_dir, "--output-on-failure"], **environment
+    )
+    return dict(re.findall(r"Test +#\d+: (\S+) \.+ *\**(Passed|Skipped|Failed)", output))
+
+
+def expected_tests(isas: Sequence[str]) -> set[str]:
+    return {"layout_test"} | {f"{test}.{isa}" for test in PER_ISA_TESTS for isa in isas}
+
+
+@pytest.fixture(scope="module")
+def host_compiler() -> str:
+    for name in (os.environ.get("CXX"), "c++", "g++", "clang++"):
+        if name and shutil.which(name):
+            return name
+    pytest.skip("no C++ compiler on PATH")
+
+
+@pytest.fixture(scope="module")
+def built(host_compiler: str, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    build_dir = tmp_path_factory.mktemp("kernel")
+    build(build_dir)
+    return build_dir
+
+
+def runnable_isas(library_path: Path) -> list[str]:
+    library = ctypes.CDLL(str(library_path))
+    library.asr_ascend_isas.restype = ctypes.c_char_p
+    return library.asr_ascend_isas().decode().split(",")
+
+
+def test_cpp_tests_pass_for_every_instruction_set(built: Path) -> None:
+    results = run_ctest(built)
+    passed = {name for name, result in results.items() if result == "Passed"}
+    assert passed == expected_tests(runnable_isas(built / "libasr_ascend_cpu.so"))
+    assert "Failed" not in results.values()
+
+
+def sanitizer_works(compiler: str, directory: Path) -> bool:
+    source = directory / "probe.cpp"
+    source.write_text("int main() { return 0; }\n")
+    program = directory / "probe"
+    flags = ["-fsanitize=address,undefined", str(source), "-o", str(program)]
+    if subprocess.run([compiler, *flags], capture_output=True, check=False).returncode != 0:
+        return False
+    return subprocess.run([program], capture_output=True, check=False).returncode == 0
+
+
+def test_cpp_tests_pass_under_address_and_undefined_sanitizers(
+    host_compiler: str, tmp_path: Path
+) -> None:
+    if not sanitizer_works(host_compiler, tmp_path):
+        pytest.skip(f"{host_compiler} cannot build or run with -fsanitize=address,undefined")
+    build_dir = tmp_path / "sanitized"
+    build(
+        build_dir,
+        "-DASR_ASCEND_SANITIZE=address,undefined",
+        "-DCMAKE_BUILD_TYPE=RelWithDebInfo",
+    )
+    results = run_ctest(build_dir)
+    assert results["layout_test"] == "Passed"
+    assert {results[f"{test}.plain"] for test in PER_ISA_TESTS} == {"Passed"}
+    assert set(results.values()) <= {"Passed", "Skipped"}
+
+
+@pytest.mark.arm
+def test_cpp_tests_pass_on_aarch64(tmp_path: Path) -> None:
+    for tool in (AARCH64_COMPILER, AARCH64_EMULATOR):
+        if shutil.which(tool) is None:
+            pytest.skip(f"no {tool} on PATH")
+    build(
+        tmp_path,
+        "-DCMAKE_SYSTEM_NAME=Linux",
+        "-DCMAKE_SYSTEM_PROCESSOR=aarch64",
+        f"-DCMAKE_CXX_COMPILER={AARCH64_COMPILER}",
+        f"-DCMAKE_CROSSCOMPILING_EMULATOR={AARCH64_EMULATOR};-L;{AARCH64_SYSROOT}",
+    )
+    results = run_ctest(tmp_path, ASR_ASCEND_TEST_EMULATED="1")
+    assert results == dict.fromkeys(expected_tests(["neon", "plain"]), "Passed")
+
+
+def test_library_exports_only_its_interface(built: Path) -> None:
+    if shutil.which("nm") is None:
+        pytest.skip("no nm on PATH")
+    listing = run(["nm", "-D", "--defined-only", built / "libasr_ascend_cpu.so"])
+    symbols = {line.split()[-1] for line in listing.splitlines()}
+    assert symbols == {
+        "asr_ascend_abi_version",
+        "asr_ascend_isa",
+        "asr_ascend_isas",
+        "asr_ascend_rnnt_forward",
+        "asr_ascend_rnnt_backward",
+    }
+
+
+def test_instruction_sets_share_no_symbols(built: Path) -> None:
+    """A weak symbol outside the set's namespace could be linked from the object of a wider set."""
+    if shutil.which("nm") is None:
+        pytest.skip("no nm on PATH")
+    objects = sorted(built.glob("cpu/CMakeFiles/asr_ascend_simd_*.dir/simd/kernels.cpp.o"))
+    assert len(objects) >= 2
+    for path in objects:
+        isa = re.search(r"asr_ascend_simd_(\w+)\.dir", str(path))
+        assert isa is not None
+        lines = run(["nm", "-C", "--defined-only", path]).splitlines()
+        weak = [line for line in lines if re.match(r"[0-9a-f]+ [WVu] ", line)]
+        assert weak, f"{path} defines no templates"
+        assert [line for line in weak if f"simd_{isa.group(1)}" not in line] == []
+
+
+@pytest.mark.parametrize(
+    ("wanted", "printed"), [("plain", "b'plain'"), ("sse9", "None"), ("", "best")]
+)
+def test_environment_chooses_the_instruction_set(built: Path, wanted: str, printed: str) -> None:
+    path = built / "libasr_ascend_cpu.so"
+    program = (
+        "import ctypes, sys; library = ctypes.CDLL(sys.argv[1]);"
+        "library.asr_ascend_isa.restype = ctypes.c_char_p; print(library.asr_ascend_isa())"
+    )
+    output = run([sys.executable, "-c", program, path], ASR_ASCEND_ISA=wanted).strip()
+    assert output == (repr(runnable_isas(path)[0].encode()) if printed == "best" else printed)
