@@ -83,8 +83,9 @@ class StepLog(Callback):
             self._write(trainer, pl_module.last_step_metrics)  # type: ignore[arg-type]
 
     def on_validation_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
-        if not trainer.sanity_checking:
-            self._write(trainer, {"valid_cer": float(trainer.callback_metrics["valid_cer"])})
+        cer = float(trainer.callback_metrics["valid_cer"])
+        if not math.isnan(cer):
+            self._write(trainer, {"valid_cer": cer})
 
     def _write(self, trainer: Trainer, values: dict[str, Any]) -> None:
         if not trainer.is_global_zero:
@@ -137,9 +138,13 @@ class Checkpoints(Callback):
 
     def on_train_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
         self.saved_step = trainer.global_step
-        if trainer.global_step == 0 and trainer.is_global_zero:
-            for stale in self.folder.glob("*.ckpt"):
-                stale.unlink()
+        if not trainer.is_global_zero:
+            return
+        # Half-written files of a run that was killed, and, at a fresh start, the old run's.
+        stale = set(self.folder.glob(".*.ckpt.*"))
+        stale |= set(self.folder.glob("*.ckpt")) if trainer.global_step == 0 else set()
+        for path in stale:
+            path.unlink()
 
     def on_train_batch_end(
         self, trainer: Trainer, pl_module: LightningModule, outputs: Any, batch: Any, batch_idx: int
@@ -150,11 +155,10 @@ class Checkpoints(Callback):
             self._save_last(trainer)
 
     def on_validation_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
-        if trainer.sanity_checking:
-            return
         cer = float(trainer.callback_metrics["valid_cer"])
         entry = (cer, f"best-step{trainer.global_step:06d}-cer{100 * cer:.2f}.ckpt")
-        ranked = sorted([*self.best, entry])[: self.top_k]
+        measured = [] if math.isnan(cer) else [entry]
+        ranked = sorted([*self.best, *measured])[: self.top_k]
         dropped = [name for _, name in self.best if name not in {name for _, name in ranked}]
         self.best = ranked
         if entry in ranked:
@@ -218,7 +222,7 @@ class StepProgress(Callback):
 
     def on_validation_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
         self.valid_cer = float(trainer.callback_metrics["valid_cer"])
-        if trainer.is_global_zero:
+        if trainer.is_global_zero and not math.isnan(self.valid_cer):
             self.console.print(
                 f"step {trainer.global_step}/{self.total}  "
                 f"streaming CER on the validation set {100 * self.valid_cer:.2f}%"

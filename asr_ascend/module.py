@@ -179,8 +179,8 @@ class TransducerModule(LightningModule):
         self._valid_errors = ErrorCounts()
 
     def validation_step(self, batch: Batch, batch_idx: int) -> None:
-        """Greedy decoding in chunks, as a stream would give it."""
-        if batch.features.shape[0] == 0:
+        """Greedy decoding in chunks, as a stream would give it; nothing while CTC trains alone."""
+        if batch.features.shape[0] == 0 or self.global_step <= self.ctc_only_steps:
             return
         trainer = self.config["trainer"]
         streams = trainer["val_chunk_ms"] != "full"
@@ -197,7 +197,7 @@ class TransducerModule(LightningModule):
         counts = torch.tensor([errors.errors, errors.reference_length], dtype=torch.float64)
         if self.trainer.world_size > 1:
             counts = self.trainer.strategy.reduce(counts.to(self.device), reduce_op="sum").cpu()
-        self.log("valid_cer", counts[0] / counts[1].clamp(min=1))
+        self.log("valid_cer", counts[0] / counts[1])  # NaN where nothing was decoded
 
     def configure_optimizers(self) -> Any:
         config = self.config["optimizer"]
