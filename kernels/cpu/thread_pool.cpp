@@ -39,7 +39,10 @@ uint32_t CallNumber(Word word) { return static_cast<uint32_t>(word >> 32); }
 
 class Pool {
  public:
-  explicit Pool(Pool* abandoned) : abandoned_(abandoned) {}
+  explicit Pool(const Pool* parents) : parents_pool(parents) {}
+
+  // Kept reachable, so that leak checkers see it was meant.
+  const Pool* const parents_pool;
 
   // False where another call has the workers.
   bool Run(int64_t tasks, int64_t threads, void (*body)(void*, int64_t), void* context) {
@@ -133,7 +136,6 @@ class Pool {
     }
   }
 
-  Pool* const abandoned_;  // reachable, so that leak checkers know it was meant
   std::atomic<bool> taken_{false};
   std::atomic<Word> word_{0};
   std::atomic<int64_t> next_{0};

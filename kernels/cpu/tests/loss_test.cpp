@@ -168,7 +168,6 @@ void CertainPath() {
 }
 
 void OneSymbol() {
-  CaseOptions options;
   std::vector<double> state(3 * ASR_ASCEND_STATE_PLANES);
   const float logits[3] = {1.5f, -2.0f, 300.0f};
   float grad[3] = {9.0f, 9.0f, 9.0f};
