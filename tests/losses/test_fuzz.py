@@ -14,7 +14,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 bounded = settings(
-    max_examples=100,
+    max_examples=60,
     deadline=None,
     derandomize=True,
     database=None,
@@ -128,7 +128,7 @@ def test_special_values_anywhere(problem: Problem, data: st.DataObject) -> None:
         oracles.assert_gradient(gradient, exact_gradient, dtype, upstream_scale=2.0)
 
 
-@settings(bounded, max_examples=50)
+@settings(bounded, max_examples=40)
 @given(problems(), st.sampled_from([1, 2, 3, 8]))
 def test_packed_and_padded_and_any_thread_count_give_the_same_bits(
     problem: Problem, threads: int

@@ -150,7 +150,7 @@ def cases_for_versions() -> list[oracles.Case]:
     cases = [
         oracles.make_case([(5, 3), (2, 2)], vocab, blank=vocab // 2, dtype=dtype, seed=vocab)
         for dtype in oracles.ALL_DTYPES
-        for vocab in (2, 3, 5, 8, 15, 16, 17, 31, 33, 63, 70, 257)
+        for vocab in (2, 7, 16, 17, 33, 70, 257)
     ]
     cases += [
         oracles.make_case([(60, 20), (9, 14)], 37, dtype=dtype, scale=scale)
