@@ -155,29 +155,45 @@ ASR_ASCEND_SIMD_INLINE void FillRow(T* row, int64_t vocab, double value) {
   if (k < vocab) S::StorePartial(row + k, x, (int)(vocab - k));
 }
 
-// min(exp((x - high) - low), clamp) * scale over a row; out may be x.
+// What turns a row of logits into its gradient: min(exp((x - high) - low), clamp) * scale.
 template <typename T>
+struct RowFactors {
+  using Vec = typename Storage<T>::Vec;
+  Vec high;
+  Vec low;
+  Vec clamp;
+  Vec scale;
+};
+
+// An occupancy times a softmax is at most one, so the exponent is bounded.
+template <bool kClamp, typename T>
+ASR_ASCEND_SIMD_INLINE typename Storage<T>::Vec GradientOf(typename Storage<T>::Vec x,
+                                                           const RowFactors<T>& factors) {
+  const auto product = ExpOfBounded((x - factors.high) - factors.low);
+  return (kClamp ? Min(factors.clamp, product) : product) * factors.scale;
+}
+
+// out may be x.
+template <bool kClamp, typename T>
 ASR_ASCEND_SIMD_INLINE void GradientRow(const T* x, T* out, int64_t vocab,
-                                        typename Storage<T>::Vec high, typename Storage<T>::Vec low,
-                                        typename Storage<T>::Vec clamp,
-                                        typename Storage<T>::Vec scale) {
+                                        const RowFactors<T>& factors) {
   using S = Storage<T>;
   using Vec = typename S::Vec;
   constexpr int kLanes = S::kLanes;
   int64_t k = 0;
   for (; k + 2 * kLanes <= vocab; k += 2 * kLanes) {
-    const Vec g0 = Min(clamp, Exp((S::Load(x + k) - high) - low)) * scale;
-    const Vec g1 = Min(clamp, Exp((S::Load(x + k + kLanes) - high) - low)) * scale;
+    const Vec g0 = GradientOf<kClamp>(S::Load(x + k), factors);
+    const Vec g1 = GradientOf<kClamp>(S::Load(x + k + kLanes), factors);
     S::Store(out + k, g0);
     S::Store(out + k + kLanes, g1);
   }
   for (; k + kLanes <= vocab; k += kLanes) {
-    S::Store(out + k, Min(clamp, Exp((S::Load(x + k) - high) - low)) * scale);
+    S::Store(out + k, GradientOf<kClamp>(S::Load(x + k), factors));
   }
   if (k < vocab) {
     const int count = (int)(vocab - k);
     const Vec rest = S::LoadPartial(x + k, count, 0.0f);
-    S::StorePartial(out + k, Min(clamp, Exp((rest - high) - low)) * scale, count);
+    S::StorePartial(out + k, GradientOf<kClamp>(rest, factors), count);
   }
 }
 
@@ -213,8 +229,13 @@ void Gradient(const Job& job, int64_t first, int64_t last) {
       const double log_norm = job.planes.log_norm[index];
       const Scalar high = (Scalar)log_norm;
       const Scalar low = (Scalar)((log_norm - (double)high) - occupancy);
-      GradientRow(x, out, job.vocab, Fill(high), Fill(low), Fill((Scalar)job.clamp),
-                  Fill((Scalar)sample.grad_cost));
+      const RowFactors<T> factors = {Fill(high), Fill(low), Fill((Scalar)job.clamp),
+                                     Fill((Scalar)sample.grad_cost)};
+      if (job.clamp < kInfinityF64) {
+        GradientRow<true>(x, out, job.vocab, factors);
+      } else {
+        GradientRow<false>(x, out, job.vocab, factors);
+      }
     } else {
       FillRow(out, job.vocab, nothing);
     }
