@@ -96,7 +96,6 @@ ASR_ASCEND_SIMD_INLINE double GivenLogProb(double log_prob) {
 template <typename T>
 void Statistics(const Job& job, int64_t first, int64_t last) {
   using S = Storage<T>;
-  using Vec = typename S::Vec;
   using Safe = SafeSum<typename S::Scalar>;
   const T* logits = (const T*)job.logits;
   const Planes& planes = job.planes;
@@ -104,6 +103,7 @@ void Statistics(const Job& job, int64_t first, int64_t last) {
   int64_t slots[kRowBlock];
   double blanks[kRowBlock];
   double labels[kRowBlock];
+  double shifts[kRowBlock];
   alignas(64) double sums[kRowBlock];
   alignas(64) double log_norms[kRowBlock];
   RowCursor cursor = CursorAt(job, first);
@@ -113,10 +113,16 @@ void Statistics(const Job& job, int64_t first, int64_t last) {
       const T* row = logits + core::RowElement(cursor.sample->logits, cursor.t, cursor.u);
       rows[i] = row;
       slots[i] = SlotOf(cursor);
-      sums[i] = job.fused_log_softmax ? SumOfExp(row, job.vocab, Vec{}) : 1.0;
       blanks[i] =
           IsUnusedBlank(cursor) && !job.fused_log_softmax ? -kInfinityF64 : S::Get(row + job.blank);
       labels[i] = HasLabel(cursor) ? S::Get(row + cursor.sample->targets[cursor.u]) : -kInfinityF64;
+      // Relative to a symbol that a path takes, so that a probability near 1 keeps its distance
+      // from 1.
+      const double pivot = blanks[i] > labels[i] ? blanks[i] : labels[i];
+      shifts[i] = __builtin_isfinite(pivot) ? pivot : 0.0;
+      sums[i] = job.fused_log_softmax
+                    ? SumOfExp(row, job.vocab, Fill((typename S::Scalar)shifts[i]))
+                    : 1.0;
       Advance(&cursor);
     }
     for (int i = count; i % kF64Lanes != 0; ++i) sums[i] = 1.0;
@@ -124,9 +130,11 @@ void Statistics(const Job& job, int64_t first, int64_t last) {
       Storage<double>::Store(log_norms + i, LogOfNormal(Storage<double>::Load(sums + i)));
     }
     for (int i = 0; i < count; ++i) {
-      double log_norm = log_norms[i];
+      double log_norm = shifts[i] + log_norms[i];
       if (job.fused_log_softmax) {
-        if (!(sums[i] > Safe::kLow && sums[i] < Safe::kHigh)) {
+        // One symbol is certain, exactly, which a rounded exp and log are not.
+        const bool safe = sums[i] > Safe::kLow && sums[i] < Safe::kHigh && job.vocab > 1;
+        if (!safe) {
           log_norm = ShiftedLogNorm(rows[i], job.vocab, sums[i]);
         }
         planes.blank[slots[i]] = LogProb(blanks[i], log_norm);
