@@ -173,7 +173,9 @@ def _explain(config_name: str, overrides: Sequence[str], error: Exception) -> st
         return f"`{group}` has no option '{option}'; it has {known}."
     if isinstance(error, OverrideParseException):
         return f"'{error.override}' is not an override of the form key=value."
-    unknown = re.search(r"[Cc]ould not (?:override|append to|delete from config\.?) '([^']+)'", text)
+    unknown = re.search(
+        r"[Cc]ould not (?:override|append to|delete from config\.?) '([^']+)'", text
+    )
     if isinstance(error, ConfigCompositionException) and unknown:
         return _unknown_key(config_name, overrides, unknown.group(1))
     ambiguous = re.search(r"Ambiguous value for argument '([^']+)'", text)
@@ -187,7 +189,9 @@ def _unknown_key(config_name: str, overrides: Sequence[str], key: str) -> str:
     key = key.split("@")[0].lstrip("+~")
     groups = {path.name for path in conf_dir().iterdir() if path.is_dir()}
     if key in groups and config_name == "train":
-        return f"`{key}` is a group: choose one of its options, or set its keys as {key}.name=value."
+        return (
+            f"`{key}` is a group: choose one of its options, or set its keys as {key}.name=value."
+        )
     chosen = [item for item in overrides if item.split("=")[0] in groups]
     with initialize_config_dir(str(conf_dir()), version_base="1.3"):
         node: Any = OmegaConf.to_container(compose(config_name, overrides=chosen), resolve=False)

@@ -30,12 +30,18 @@ def integer(low: int | None = None, high: int | None = None) -> Rule:
 
 def number(low: float | None = None, high: float | None = None, above: float | None = None) -> Rule:
     def accepts(value: Any) -> bool:
-        if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
+        if (
+            isinstance(value, bool)
+            or not isinstance(value, int | float)
+            or not math.isfinite(value)
+        ):
             return False
         inside = (low is None or value >= low) and (high is None or value <= high)
         return inside and (above is None or value > above)
 
-    return Rule("a number" + (f" above {above}" if above is not None else _range(low, high)), accepts)
+    return Rule(
+        "a number" + (f" above {above}" if above is not None else _range(low, high)), accepts
+    )
 
 
 def choice(*options: str | int) -> Rule:
@@ -57,7 +63,9 @@ def list_of(rule: Rule, length: int | None = None) -> Rule:
         right = isinstance(value, list) and (len(value) == length if length else len(value) > 0)
         return right and all(rule.accepts(item) for item in value)
 
-    return Rule(f"a list of {f'{length} values' if length else 'values'}, each {rule.wanted}", accepts)
+    return Rule(
+        f"a list of {f'{length} values' if length else 'values'}, each {rule.wanted}", accepts
+    )
 
 
 def _range(low: float | None, high: float | None) -> str:
@@ -226,7 +234,9 @@ def _check_group(prefix: str, values: Any, rules: Mapping[str, Rule]) -> None:
     for key, value in values.items():
         if key not in rules:
             owner = f"`{prefix[:-1]}`" if prefix else "the config"
-            raise ConfigError(f"Unknown key `{prefix}{key}`; {owner} has {', '.join(sorted(rules))}.")
+            raise ConfigError(
+                f"Unknown key `{prefix}{key}`; {owner} has {', '.join(sorted(rules))}."
+            )
         if not rules[key].accepts(value):
             shown = "null" if value is None else repr(value)
             raise ConfigError(f"`{prefix}{key}` must be {rules[key].wanted}, but is {shown}.")

@@ -116,9 +116,7 @@ def decode_all(
     if config["full_context"] or not streams:
         contexts.append((report.FULL, None, None))
     snrs = [None if snr == "clean" else float(snr) for snr in config["snr_db"]]
-    work = [
-        (snr, batch) for snr in snrs for batch in _batches(spoken, config["batch_seconds"])
-    ]
+    work = [(snr, batch) for snr in snrs for batch in _batches(spoken, config["batch_seconds"])]
     console = Console(stderr=True)
     shown = track(
         work, "decoding", console=console, disable=not config["progress_bar"], transient=True
@@ -198,9 +196,7 @@ def speech_end_ms(speech: Tensor) -> float:
     return 20.0 * (int(active[-1]) + 1)
 
 
-def _speak(
-    utterance: Utterance, set_name: str, index: int, config: dict[str, Any]
-) -> Spoken:
+def _speak(utterance: Utterance, set_name: str, index: int, config: dict[str, Any]) -> Spoken:
     """Speech and noise of an utterance; every other one gets the kinds that training doesn't."""
     unseen = bool(config["unseen_noise_kinds"]) and index % 2 == 1
     kinds = config["unseen_noise_kinds"] if unseen else config["noise_kinds"]
@@ -238,8 +234,15 @@ def _write_example(item: Spoken, results: Sequence[report.Decoded], folder: Path
     }
     text = json.dumps(record, ensure_ascii=False) + "\n"
     (folder / "example.json").write_text(text, encoding="utf-8")
-    return f"Example at {EXAMPLE_SNR_DB:g} dB: {folder / 'example.wav'}, said: {item.utterance.text}"
+    return (
+        f"Example at {EXAMPLE_SNR_DB:g} dB: {folder / 'example.wav'}, said: {item.utterance.text}"
+    )
+
+
+def cli() -> None:
+    """The command: see `--help`."""
+    run_entry("evaluate", main, (CheckpointError, ManifestError, AudioError))
 
 
 if __name__ == "__main__":
-    run_entry("evaluate", main, (CheckpointError, ManifestError, AudioError))
+    cli()

@@ -139,7 +139,9 @@ def _resume_from(
     if not last.is_file() or run.get("finished"):
         return None
     if not config["resume"]:
-        print_(f"{folder} holds an unfinished run, which starts again; resume=true goes on with it.")
+        print_(
+            f"{folder} holds an unfinished run, which starts again; resume=true goes on with it."
+        )
         return None
     if run.get("fingerprint") != digest:
         print_(f"{folder} holds a run of another config or sources: training starts afresh.")
@@ -174,7 +176,9 @@ def _read_run(folder: Path) -> dict[str, Any]:
 
 def _write_json(path: Path, contents: dict[str, Any]) -> None:
     temporary = path.with_name(f".{path.name}.part")
-    temporary.write_text(json.dumps(contents, ensure_ascii=False, indent=1) + "\n", encoding="utf-8")
+    temporary.write_text(
+        json.dumps(contents, ensure_ascii=False, indent=1) + "\n", encoding="utf-8"
+    )
     os.replace(temporary, path)
 
 
@@ -188,9 +192,18 @@ def _quiet() -> None:
     """Silences Lightning's tips and hints, which say nothing about a run; errors stay."""
     for name in ("lightning.pytorch", "lightning.fabric"):
         logging.getLogger(name).setLevel(logging.ERROR)
-    for pattern in (".*does not have many workers.*", ".*isinstance.*treespec.*", ".*smaller than the logging.*"):
+    for pattern in (
+        ".*does not have many workers.*",
+        ".*isinstance.*treespec.*",
+        ".*smaller than the logging.*",
+    ):
         warnings.filterwarnings("ignore", pattern)
 
 
-if __name__ == "__main__":
+def cli() -> None:
+    """The command: see `--help`."""
     run_entry("train", main, (CheckpointError, ManifestError))
+
+
+if __name__ == "__main__":
+    cli()

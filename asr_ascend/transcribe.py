@@ -200,5 +200,10 @@ class StdinPieces:
         return torch.from_numpy(samples)
 
 
-if __name__ == "__main__":
+def cli() -> None:
+    """The command: see `--help`."""
     run_entry("transcribe", main, (CheckpointError, AudioError))
+
+
+if __name__ == "__main__":
+    cli()

@@ -144,9 +144,7 @@ def test_cfg_job_prints_the_config_and_trains_nothing(tmp_path):
 
 
 def test_a_sweep_is_checked_before_any_of_it_runs(tmp_path):
-    done = run(
-        "train", "--multirun", "experiment=demo", "loss.reduction=sum,none", folder=tmp_path
-    )
+    done = run("train", "--multirun", "experiment=demo", "loss.reduction=sum,none", folder=tmp_path)
     assert done.returncode == 2
     assert done.stderr == f"Error: {TRAIN_CASES['loss.reduction=none']}\n"
     assert list(tmp_path.iterdir()) == []

@@ -221,17 +221,21 @@ def test_the_operator_sees_what_the_config_says(tmp_path, monkeypatch):
     ]
     assert asr_ascend.train.main(compose_config("train", [*TINY, *overrides])) == 0
     # One epoch of four batches, whatever trainer.max_steps says.
-    assert seen == [
-        {
-            "dtype": torch.bfloat16,
-            "blank": 0,
-            "clamp": 1.0,
-            "reduction": "sum",
-            "fused_log_softmax": True,
-            "reuse_logits": True,
-            "backend": None,
-        }
-    ] * 4
+    assert (
+        seen
+        == [
+            {
+                "dtype": torch.bfloat16,
+                "blank": 0,
+                "clamp": 1.0,
+                "reduction": "sum",
+                "fused_log_softmax": True,
+                "reuse_logits": True,
+                "backend": None,
+            }
+        ]
+        * 4
+    )
 
 
 def test_log_probabilities_reach_the_operator_where_the_config_says_so(tokenizer, monkeypatch):
