@@ -91,22 +91,20 @@ def test_half_types_are_no_worse_than_their_own_rounding(dtype: torch.dtype, bac
     oracles.assert_gradient(gradient, exact_gradient, dtype)
 
 
-# The specification's four precision rows, (B, max T, max U, V): ragged, mean. Sample b has
-# T (1 - b / 2B) frames and U (1 - b / 2B) labels, so that B = 4 at (500, 100, 64) makes 26 MB of
-# packed logits and the last row 0.77 GB.
-PRECISION_ROWS = [
-    pytest.param((2, 200, 50, 50), id="2x200x50x50"),
-    pytest.param((4, 500, 100, 64), id="4x500x100x64"),
-    pytest.param((2, 1000, 200, 128), id="2x1000x200x128", marks=pytest.mark.slow),
-    pytest.param((2, 2000, 500, 128), id="2x2000x500x128", marks=pytest.mark.slow),
-]
-
-
-def ragged_lengths(batch: int, frames: int, labels: int) -> list[tuple[int, int]]:
-    return [
-        (frames - frames * b // (2 * batch), labels - labels * b // (2 * batch))
-        for b in range(batch)
-    ]
+# The precision rows of the operator's specification (elec-ops-inspection, rnnt-loss-ascend): dtype,
+# (T, U) of each sample over the ranges it gives, V, and its bound on cost and gradient, reduction
+# "mean". The largest is 0.85 GB of packed logits.
+PRECISION_ROWS = {
+    "float32_B2_V50": (torch.float32, [(100, 100), (1000, 300)], 50, 1e-4),
+    "float32_B4_V128": (
+        torch.float32,
+        [(200, 50), (800, 200), (1400, 350), (2000, 500)],
+        128,
+        1e-4,
+    ),
+    "float16_B2_V64": (torch.float16, [(100, 50), (500, 200)], 64, 1e-3),
+    "float16_B4_V128": (torch.float16, [(100, 50), (400, 150), (700, 200), (1000, 300)], 128, 1e-3),
+}
 
 
 def worst_errors(case: oracles.Case, gradient: torch.Tensor) -> tuple[torch.Tensor, float]:
@@ -136,16 +134,28 @@ def worst_errors(case: oracles.Case, gradient: torch.Tensor) -> tuple[torch.Tens
 
 
 @oracles.each_backend
-@pytest.mark.parametrize("shape", PRECISION_ROWS)
-def test_precision_rows(shape: tuple[int, int, int, int], backend: str) -> None:
-    batch, frames, labels, vocab = shape
-    case = oracles.make_case(ragged_lengths(batch, frames, labels), vocab, seed=frames)
+@pytest.mark.parametrize(
+    "row",
+    [
+        "float16_B2_V64",
+        pytest.param("float32_B2_V50", marks=pytest.mark.slow),
+        pytest.param("float16_B4_V128", marks=pytest.mark.slow),
+        pytest.param("float32_B4_V128", marks=pytest.mark.slow),
+    ],
+)
+def test_precision_rows_of_the_specification(row: str, backend: str) -> None:
+    """Within the specification's bounds, and within ours, which are tighter.
+
+    Where a cost is so large that float32 steps by more than the bound, one step is allowed.
+    """
+    dtype, lengths, vocab, bound = PRECISION_ROWS[row]
+    case = oracles.make_case(lengths, vocab, dtype=dtype, seed=len(row))
     mean, gradient = oracles.run(case, backend, reduction="mean")
-    gradient *= batch
-    exact_costs, gradient_error = worst_errors(case, gradient)
-    exact_mean = exact_costs.mean()
-    assert abs(mean.item() - exact_mean.item()) <= oracles.ulp(exact_mean, torch.float32).item()
-    assert gradient_error <= 1e-5
+    exact_costs, gradient_error = worst_errors(case, gradient * len(lengths))
+    one_ulp = oracles.ulp(exact_costs.mean(), torch.float32).item()
+    assert abs(mean.item() - exact_costs.mean().item()) <= one_ulp
+    half_ulp_of_one = torch.finfo(dtype).eps / 2 if dtype == torch.float16 else 0.0
+    assert gradient_error <= 1e-5 < bound - half_ulp_of_one
 
 
 # (T, U, V), dtype, scale of the logits.
