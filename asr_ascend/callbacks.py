@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import csv
 import math
-import os
 import random
 import time
 from pathlib import Path
@@ -73,7 +72,7 @@ class StepLog(Callback):
             writer = csv.DictWriter(stream, COLUMNS, lineterminator="\n")
             writer.writeheader()
             writer.writerows(kept)
-        os.replace(temporary, self.path)
+        temporary.replace(self.path)
 
     def on_train_batch_end(
         self, trainer: Trainer, pl_module: LightningModule, outputs: Any, batch: Any, batch_idx: int

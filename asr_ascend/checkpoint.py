@@ -11,9 +11,8 @@ from typing import Any
 
 import torch
 from lightning.fabric.plugins.io.checkpoint_io import CheckpointIO
-from torch import nn
 
-from asr_ascend.models import build_transducer
+from asr_ascend.models import Transducer, build_transducer
 from asr_ascend.tokenizer import Tokenizer
 
 FORMAT_VERSION = 1
@@ -30,7 +29,7 @@ class CheckpointError(ValueError):
 class TrainedModel:
     """A transducer from a checkpoint, in evaluation mode, and what it was trained with."""
 
-    model: nn.Module
+    model: Transducer
     tokenizer: Tokenizer
     config: dict[str, Any]
     step: int
@@ -50,8 +49,8 @@ class AtomicCheckpointIO(CheckpointIO):
                 torch.save(checkpoint, stream)
                 stream.flush()
                 os.fsync(stream.fileno())
-            os.chmod(temporary, 0o644)  # mkstemp makes files that only their owner can read
-            os.replace(temporary, target)
+            Path(temporary).chmod(0o644)  # mkstemp makes files that only their owner can read
+            Path(temporary).replace(target)
         except BaseException:
             Path(temporary).unlink(missing_ok=True)
             raise

@@ -1,8 +1,8 @@
 """Finding, composing and checking the configs of the commands; errors in one sentence.
 
-The entry points read `conf/` through Hydra. A command composes its config first, so that a wrong key
-or value ends in one line and exit status 2; Hydra's own flags (`--help`, `--cfg`, `--multirun`) go to
-Hydra afterwards.
+The entry points read `conf/` through Hydra. A command composes its config first, so that a wrong
+key or value ends in one line and exit status 2; Hydra's own flags (`--help`, `--cfg`, `--multirun`)
+go to Hydra afterwards.
 """
 
 from __future__ import annotations
@@ -76,7 +76,7 @@ def compose_config(config_name: str, overrides: Sequence[str]) -> dict[str, Any]
 
 
 def quote_paths(arguments: Iterable[str]) -> list[str]:
-    """Quotes the values of keys that hold file names, so that any file name can be given plainly."""
+    """Quotes the values of keys that hold file names, so that any name can be given plainly."""
     quoted = []
     for argument in arguments:
         key, equals, value = argument.partition("=")

@@ -5,6 +5,10 @@
 
 from __future__ import annotations
 
+import os
+
+os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")  # see train.py
+
 import json
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -20,7 +24,8 @@ from torch.nn.utils.rnn import pad_sequence
 
 from asr_ascend import report
 from asr_ascend.checkpoint import CheckpointError, TrainedModel, load_model
-from asr_ascend.config import ConfigError, run_entry
+from asr_ascend.config import run_entry
+from asr_ascend.config_rules import ConfigError
 from asr_ascend.data.audio import AudioError, load_audio
 from asr_ascend.data.features import LogMel
 from asr_ascend.data.filtering import encoder_frames
@@ -140,7 +145,7 @@ def _decode(
     context: tuple[int | None, int | None],
     config: dict[str, Any],
 ) -> list[Hypothesis]:
-    """Hypotheses of a batch. The chunk mask gives what a stream would: the models' tests hold it."""
+    """Hypotheses of a batch; the chunk mask gives what a stream would (see the models' tests)."""
     lengths = torch.tensor([len(f) for f in features])
     padded = pad_sequence(list(features), batch_first=True)
     encoded, encoded_lengths = trained.model.encode(padded, lengths, *context)

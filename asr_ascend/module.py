@@ -51,7 +51,7 @@ class TransducerModule(LightningModule):
         self.ctc_only_steps = int(self.loss_config["ctc_first"] * total)
 
     def training_step(self, batch: Batch, batch_idx: int) -> Tensor:
-        """Loss of one batch, undivided; an empty batch gives a zero that touches every parameter."""
+        """Loss of one batch, undivided; an empty one gives a zero that touches every parameter."""
         weight, rnnt, ctc = 0, None, None
         loss = self._zero_loss()
         if batch.features.shape[0] > 0:

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import json
-import os
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -37,7 +36,7 @@ class Decoded:
     reference: str
     hypothesis: str
     errors: ErrorCounts
-    delays: EmissionDelays = EmissionDelays()
+    delays: EmissionDelays = field(default_factory=EmissionDelays)
 
 
 def summarise(results: Sequence[Decoded], about: dict[str, Any], worst: int) -> dict[str, Any]:
@@ -261,8 +260,10 @@ def _worst_part(worst: Sequence[dict[str, Any]]) -> str:
         return "Every utterance was right."
     head = ["id", "SNR", "CER in %", "said", "decoded"]
     body = [
-        [row["id"], _snr_title(row["snr_db"]), f"{100 * row['cer']:.0f}"]
-        + [row["reference"], row["hypothesis"] or "(nothing)"]
+        [
+            *(row["id"], _snr_title(row["snr_db"]), f"{100 * row['cer']:.0f}"),
+            *(row["reference"], row["hypothesis"] or "(nothing)"),
+        ]
         for row in worst
     ]
     return _markdown_table(head, body)
@@ -282,7 +283,7 @@ def _markdown_table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
 def _replace(path: Path, text: str) -> None:
     temporary = path.with_name(f".{path.name}.part")
     temporary.write_text(text, encoding="utf-8")
-    os.replace(temporary, path)
+    temporary.replace(path)
 
 
 def _unique(values: Iterable[Any]) -> list[Any]:

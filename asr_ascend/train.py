@@ -3,7 +3,6 @@
 ``python -m asr_ascend.train experiment=demo [key=value]``
 """
 
-# ruff: noqa: E402
 from __future__ import annotations
 
 import os
@@ -26,7 +25,8 @@ from lightning.pytorch.loggers import TensorBoardLogger
 
 from asr_ascend.callbacks import Checkpoints, StepLog, StepProgress, StepSeeds
 from asr_ascend.checkpoint import KEY, AtomicCheckpointIO, CheckpointError, read_checkpoint
-from asr_ascend.config import ConfigError, run_entry
+from asr_ascend.config import run_entry
+from asr_ascend.config_rules import ConfigError
 from asr_ascend.data.datamodule import SpeechDataModule
 from asr_ascend.data.manifest import ManifestError
 from asr_ascend.fingerprint import fingerprint
@@ -79,8 +79,8 @@ def _data(config: dict[str, Any], print_: Any) -> SpeechDataModule:
         path = Path(config["data"][key])
         if not path.is_file():
             raise ConfigError(
-                f"`data.{key}` must be a file, but {path} is not there. The embedded corpus is made "
-                f"by: python -m asr_ascend.data.synthesis --out {path.parent}"
+                f"`data.{key}` must be a file, but {path} is not there. The embedded corpus is "
+                f"made by: python -m asr_ascend.data.synthesis --out {path.parent}"
             )
     bytes_per_logit = getattr(torch, config["loss"]["dtype"]).itemsize
     try:
@@ -179,7 +179,7 @@ def _write_json(path: Path, contents: dict[str, Any]) -> None:
     temporary.write_text(
         json.dumps(contents, ensure_ascii=False, indent=1) + "\n", encoding="utf-8"
     )
-    os.replace(temporary, path)
+    temporary.replace(path)
 
 
 def _printer() -> Any:

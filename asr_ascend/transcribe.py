@@ -5,6 +5,10 @@
 
 from __future__ import annotations
 
+import os
+
+os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")  # see train.py
+
 import json
 import math
 import sys
@@ -17,7 +21,8 @@ import torch
 from torch import Tensor
 
 from asr_ascend.checkpoint import CheckpointError, TrainedModel, load_model
-from asr_ascend.config import ConfigError, run_entry
+from asr_ascend.config import run_entry
+from asr_ascend.config_rules import ConfigError
 from asr_ascend.data.audio import AudioError, load_audio, resample
 from asr_ascend.data.features import FeatureStream, LogMel
 from asr_ascend.decoding import StreamingDecoder

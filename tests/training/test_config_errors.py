@@ -27,17 +27,17 @@ TRAIN_CASES = {
     "loss.reduction=none": "`loss.reduction` must be one of sum, mean in training, which needs a "
     "single number to minimise, but is 'none'.",
     "loss.reduction=avg": "`loss.reduction` must be one of sum, mean, but is 'avg'.",
-    "loss.dtype=nonsense": "`loss.dtype` must be one of float32, float16, bfloat16, float64, but is "
-    "'nonsense'.",
+    "loss.dtype=nonsense": "`loss.dtype` must be one of float32, float16, bfloat16, float64, but "
+    "is 'nonsense'.",
     "loss.fused_log_softmax=1": "`loss.fused_log_softmax` must be true or false, but is 1.",
     "optimizer.lr=0": "`optimizer.lr` must be a number above 0, but is 0.",
     "optimizer.betas=[0.9]": "`optimizer.betas` must be a list of 2 values, each a number in "
     "[0, 1], but is [0.9].",
     "trainer.max_epochs=1.5": "`trainer.max_epochs` must be an integer of at least -1, but is 1.5.",
-    "trainer.max_steps=-1": "One of `trainer.max_steps` and `trainer.max_epochs` must be set, but "
-    "both are -1.",
-    "trainer.chunk_frames=[]": "`trainer.chunk_frames` must be a list of values, each an integer of "
-    "at least 0, but is [].",
+    "trainer.max_steps=-1": "One of `trainer.max_steps` and `trainer.max_epochs` must be set, "
+    "but both are -1.",
+    "trainer.chunk_frames=[]": "`trainer.chunk_frames` must be a list of values, each an integer "
+    "of at least 0, but is [].",
     "seed=null": "`seed` must be an integer of at least 0, but is null.",
     "model.predictor=gru": "`model.predictor` must be one of stateless, lstm, but is 'gru'.",
     "loss.clamp=[": "'loss.clamp=[' is not an override of the form key=value.",
@@ -56,12 +56,14 @@ def test_a_wrong_training_config_is_one_sentence(override):
 
 EVALUATE_CASES = {
     "decoder=viterbi": "`decoder` must be one of greedy, beam, but is 'viterbi'.",
-    "chunk_ms=330": "`chunk_ms` must be a multiple of 40 of at least 40 or one of full, but is 330.",
+    "chunk_ms=330": "`chunk_ms` must be a multiple of 40 of at least 40 or one of full, but is "
+    "330.",
     "snr_db=[loud]": "`snr_db` must be a list of values, each a number or one of clean, but is "
     "['loud'].",
     "checkpont=a": "Unknown key `checkpont`; the evaluate config has batch_seconds, beam_width, "
     "checkpoint, chunk_ms, decoder, full_context, left_chunks, manifest, max_utterances, "
-    "noise_kinds, noise_seed, num_threads, out_dir, progress_bar, snr_db, unseen_noise_kinds, worst.",
+    "noise_kinds, noise_seed, num_threads, out_dir, progress_bar, snr_db, unseen_noise_kinds, "
+    "worst.",
 }
 
 

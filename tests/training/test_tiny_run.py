@@ -90,6 +90,6 @@ def test_resuming_with_another_vocabulary_is_one_sentence(tiny_run, tmp_path):
     done = run("train", *TINY, *arguments, "loss.blank=-1", folder=tmp_path)
     assert done.returncode == 2
     assert done.stderr.splitlines()[-1] == (
-        f"Error: {tiny_run.checkpoint} has a vocabulary of 7 pieces that differs from the 6 of this "
-        "training set, or blank stands elsewhere."
+        f"Error: {tiny_run.checkpoint} has a vocabulary of 7 pieces that differs from the 6 of "
+        "this training set, or blank stands elsewhere."
     )
