@@ -15,6 +15,7 @@ from lightning.pytorch import Callback, LightningModule, Trainer
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
+from asr_ascend.data.batch import SpeechDataset
 from asr_ascend.data.seeding import stable_seed
 
 COLUMNS = (
@@ -50,6 +51,33 @@ class StepSeeds(Callback):
         random.seed(seed)
         np.random.seed(seed % 2**32)  # noqa: NPY002 - users' code may draw from the global state
         torch.manual_seed(seed)
+
+
+class CleanStart(Callback):
+    """Leaves noise and SpecAugment out of the first epochs.
+
+    Heard in noise from the start, the encoder takes thousands of steps to find the syllables; in
+    clean speech it finds them in hundreds, and then learns to hear them through noise.
+
+    Args:
+        dataset: the training set, whose `noise` and `spec_augment` are taken away and given back.
+        epochs: how many.
+    """
+
+    def __init__(self, dataset: SpeechDataset, epochs: int) -> None:
+        self.dataset = dataset
+        self.epochs = epochs
+        self.augmentation = dataset.noise, dataset.spec_augment
+
+    def on_train_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
+        self._set(trainer.current_epoch)  # a run that resumes within an epoch starts none
+
+    def on_train_epoch_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
+        self._set(trainer.current_epoch)
+
+    def _set(self, epoch: int) -> None:
+        clean = epoch < self.epochs
+        self.dataset.noise, self.dataset.spec_augment = (None, None) if clean else self.augmentation
 
 
 class StepLog(Callback):

@@ -117,6 +117,7 @@ TRAINER = {
     "num_threads": optional(integer(1)),
     "accumulate_grad_batches": integer(1),
     "gradient_clip_val": optional(number(0)),
+    "clean_epochs": integer(0),
     "chunk_frames": list_of(integer(0)),
     "left_chunks": list_of(integer(0)),
     "val_every_steps": integer(1),

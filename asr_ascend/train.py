@@ -20,10 +20,10 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from lightning.pytorch import Trainer, seed_everything
+from lightning.pytorch import Callback, Trainer, seed_everything
 from lightning.pytorch.loggers import TensorBoardLogger
 
-from asr_ascend.callbacks import Checkpoints, StepLog, StepProgress, StepSeeds
+from asr_ascend.callbacks import Checkpoints, CleanStart, StepLog, StepProgress, StepSeeds
 from asr_ascend.checkpoint import KEY, AtomicCheckpointIO, CheckpointError, read_checkpoint
 from asr_ascend.config import run_entry
 from asr_ascend.config_rules import ConfigError
@@ -61,7 +61,7 @@ def main(config: dict[str, Any]) -> int:
     folder.mkdir(parents=True, exist_ok=True)
     _write_json(folder / "config.json", config)
     _write_json(folder / RUN_FILE, {"fingerprint": digest, "finished": False})
-    trainer = build_trainer(config, folder)
+    trainer = build_trainer(config, folder, datamodule)
     started = time.monotonic()
     trainer.fit(module, datamodule=datamodule, ckpt_path=ckpt_path, weights_only=True)
     if trainer.interrupted:
@@ -96,7 +96,7 @@ def _data(config: dict[str, Any], print_: Any) -> SpeechDataModule:
     return datamodule
 
 
-def build_trainer(config: dict[str, Any], folder: Path) -> Trainer:
+def build_trainer(config: dict[str, Any], folder: Path, datamodule: SpeechDataModule) -> Trainer:
     """Lightning's trainer with this project's callbacks; validation counts optimiser steps."""
     settings = config["trainer"]
     checkpoints = Checkpoints(
@@ -105,7 +105,12 @@ def build_trainer(config: dict[str, Any], folder: Path) -> Trainer:
         settings["val_every_steps"],
         settings["save_top_k"],
     )
-    callbacks = [StepSeeds(config["seed"]), StepLog(folder / "metrics.csv")]
+    assert datamodule.train_dataset is not None
+    callbacks: list[Callback] = [
+        StepSeeds(config["seed"]),
+        CleanStart(datamodule.train_dataset, settings["clean_epochs"]),
+        StepLog(folder / "metrics.csv"),
+    ]
     callbacks += [StepProgress()] if settings["progress_bar"] else []
     return Trainer(
         max_steps=settings["max_steps"],
