@@ -1,0 +1,89 @@
+// Duplicate, CreateVecIndex and Gather.
+#pragma once
+
+#include <cstdint>
+#include <cstring>
+
+#include "emulator/core.h"
+#include "emulator/tensor.h"
+#include "emulator/vector_engine.h"
+
+namespace AscendC {
+
+template <typename T>
+void Duplicate(const LocalTensor<T>& dst, const T& scalarValue, const int32_t& count) {
+  emulator::Core& core = emulator::Core::Current();
+  core.Issue(PIPE_V, "Duplicate");
+  emulator::RequireType<T, half, bfloat16_t, int16_t, uint16_t, int32_t, uint32_t, float>(core,
+                                                                                          "dst");
+  emulator::VectorCall call(core, count, sizeof(T));
+  call.Destination("dst", dst);
+  const T value = scalarValue;
+  T* to = dst.Elements();
+  for (int32_t i = 0; i < count; ++i) to[i] = value;
+}
+
+template <typename T, bool isSetMask = true>
+void Duplicate(const LocalTensor<T>& dst, const T& scalarValue, uint64_t mask,
+               uint32_t repeatTime, uint16_t dstBlockStride, uint8_t dstRepeatStride) {
+  emulator::Core& core = emulator::Core::Current();
+  core.Issue(PIPE_V, "Duplicate");
+  emulator::RequireType<T, half, bfloat16_t, int16_t, uint16_t, int32_t, uint32_t, float>(core,
+                                                                                          "dst");
+  const std::array<emulator::StridedOperand, 1> operands = {
+      {{"dst", dst.view, sizeof(T), dstBlockStride, dstRepeatStride}}};
+  emulator::StridedCall(core, emulator::ContiguousMask(core, mask, sizeof(T)), repeatTime,
+                        operands, [&](const std::array<uint32_t, 1>& at) {
+                          emulator::UbElement<T>(core, at[0]) = scalarValue;
+                        });
+}
+
+// firstValue, firstValue + 1, ...
+template <typename T>
+void CreateVecIndex(LocalTensor<T> dst, const T& firstValue, uint32_t count) {
+  emulator::Core& core = emulator::Core::Current();
+  core.Issue(PIPE_V, "CreateVecIndex");
+  emulator::RequireType<T, half, int16_t, int32_t, float>(core, "dst");
+  emulator::VectorCall call(core, count, sizeof(T));
+  call.Destination("dst", dst);
+  if constexpr (emulator::IsOneOf<T, half, int16_t, int32_t, float>()) {
+    T* to = dst.Elements();
+    for (uint32_t i = 0; i < count; ++i) to[i] = static_cast<T>(firstValue + static_cast<T>(i));
+  }
+}
+
+// dst[i] is the element of `src` at `srcBaseAddr` + srcOffset[i] bytes.
+template <typename T>
+void Gather(const LocalTensor<T>& dst, const LocalTensor<T>& src,
+            const LocalTensor<uint32_t>& srcOffset, const uint32_t srcBaseAddr,
+            const uint32_t count) {
+  emulator::Core& core = emulator::Core::Current();
+  core.Issue(PIPE_V, "Gather");
+  emulator::RequireType<T, int16_t, uint16_t, int32_t, uint32_t, float, half, bfloat16_t>(core,
+                                                                                         "src");
+  emulator::VectorCall call(core, count, sizeof(uint32_t));
+  emulator::CheckOperand(core, "src", src.view, 0);
+  call.Source("srcOffset", srcOffset);
+  const uint32_t* offsets = srcOffset.Elements();
+  for (uint32_t i = 0; i < count; ++i) {
+    const uint64_t at = uint64_t{srcBaseAddr} + offsets[i];
+    if (at % sizeof(T) != 0) {
+      core.Fail("srcOffset", emulator::Concat("must count whole elements of ", sizeof(T),
+                                              " bytes, but byte ", at, " is asked for"));
+    }
+    if (at + sizeof(T) > src.view.bytes) {
+      core.Fail("srcOffset", emulator::Concat("points to byte ", at, " of `src`, which has ",
+                                              src.view.bytes));
+    }
+    core.Read("src", src.view.offset + static_cast<uint32_t>(at), sizeof(T));
+  }
+  call.Destination("dst", dst);
+  call.NoPartialOverlap("dst", dst.view, "src", src.view, false);
+  call.NoPartialOverlap("dst", dst.view, "srcOffset", srcOffset.view, false);
+  for (uint32_t i = 0; i < count; ++i) {
+    std::memcpy(dst.Elements() + i, core.Ub(src.view.offset + srcBaseAddr + offsets[i]),
+                sizeof(T));
+  }
+}
+
+}  // namespace AscendC
