@@ -213,7 +213,7 @@ void DataCopy(const LocalTensor<T>& dst, const LocalTensor<T>& src, uint32_t cou
   emulator::VectorCall call(core, count, sizeof(T));
   call.Source("src", src);
   call.Destination("dst", dst);
-  call.NoPartialOverlap("dst", dst.view, "src", src.view);
+  call.NoPartialOverlap("dst", dst, "src", src);
   if (count > 0) std::memmove(dst.Elements(), src.Elements(), count * sizeof(T));
 }
 

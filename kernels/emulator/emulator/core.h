@@ -178,15 +178,18 @@ class Core {
     const uint32_t last = (offset + bytes - 1) / kBlockBytes;
     for (uint32_t b = first; b <= last; ++b) {
       Block& block = blocks_[b];
+      // The other pipes first: waiting for them usually orders this pipe's own past as well.
+      for (int pipe = 0; pipe < kNumPipes; ++pipe) {
+        if (pipe != pipe_ && block.read_sequence[pipe] > known[pipe]) {
+          Fail(operand, HazardText("written", pipe_, "read", pipe));
+        }
+      }
       if (block.write_sequence > known[block.write_pipe] &&
           !(block.write_pipe == pipe_ && block.write_sequence == sequence)) {
         Fail(operand, HazardText("written", pipe_, "write", block.write_pipe));
       }
-      for (int pipe = 0; pipe < kNumPipes; ++pipe) {
-        if (block.read_sequence[pipe] > known[pipe] &&
-            !(pipe == pipe_ && block.read_sequence[pipe] == sequence)) {
-          Fail(operand, HazardText("written", pipe_, "read", pipe));
-        }
+      if (block.read_sequence[pipe_] > known[pipe_] && block.read_sequence[pipe_] != sequence) {
+        Fail(operand, HazardText("written", pipe_, "read", pipe_));
       }
       block.initialised |= ByteMask(b, first, last, offset, bytes);
       block.write_pipe = static_cast<uint8_t>(pipe_);

@@ -93,8 +93,8 @@ void Compare(const LocalTensor<U>& dst, const LocalTensor<T>& src0, const LocalT
   emulator::VectorCall call(core, count, sizeof(T));
   call.Source("src0", src0);
   call.Source("src1", src1);
-  call.NoPartialOverlap("dst", dst.view, "src0", src0.view, false);
-  call.NoPartialOverlap("dst", dst.view, "src1", src1.view, false);
+  call.NoOverlap("dst", dst.view.offset, count / 8, "src0", src0.view.offset, count * sizeof(T));
+  call.NoOverlap("dst", dst.view.offset, count / 8, "src1", src1.view.offset, count * sizeof(T));
   if constexpr (emulator::IsOneOf<T, half, float, int32_t>()) {
     const T* a = src0.Elements();
     const T* b = src1.Elements();
@@ -112,7 +112,7 @@ void CompareScalar(const LocalTensor<U>& dst, const LocalTensor<T>& src0, const 
   emulator::CheckCompare<T>(core, dst, cmpMode, count);
   emulator::VectorCall call(core, count, sizeof(T));
   call.Source("src0", src0);
-  call.NoPartialOverlap("dst", dst.view, "src0", src0.view, false);
+  call.NoOverlap("dst", dst.view.offset, count / 8, "src0", src0.view.offset, count * sizeof(T));
   if constexpr (emulator::IsOneOf<T, half, float>()) {
     const T* a = src0.Elements();
     emulator::WriteBits(core, dst.view, count,
@@ -137,7 +137,8 @@ void Select(const LocalTensor<T>& dst, const LocalTensor<U>& selMask, const Loca
   call.Destination("dst", dst);
   call.NoPartialOverlap("dst", dst, "src0", src0);
   call.NoPartialOverlap("dst", dst, "src1", src1);
-  call.NoPartialOverlap("dst", dst.view, "selMask", selMask.view, false);
+  call.NoOverlap("dst", dst.view.offset, count * sizeof(T), "selMask", selMask.view.offset,
+                 (bits + 7) / 8);
   const uint8_t* mask = core.Ub(selMask.view.offset);
   const T* a = src0.Elements();
   const T* b = src1.Elements();
@@ -154,12 +155,13 @@ void Select(const LocalTensor<T>& dst, const LocalTensor<U>& selMask, const Loca
   if (selMode != SELMODE::VSEL_TENSOR_SCALAR_MODE) {
     core.Fail("`selMode` must be VSEL_TENSOR_SCALAR_MODE with a tensor and a scalar");
   }
-  emulator::CheckSelect<T>(core, selMask, selMode, count);
+  const uint32_t bits = emulator::CheckSelect<T>(core, selMask, selMode, count);
   emulator::VectorCall call(core, count, sizeof(T));
   call.Source("src0", src0);
   call.Destination("dst", dst);
   call.NoPartialOverlap("dst", dst, "src0", src0);
-  call.NoPartialOverlap("dst", dst.view, "selMask", selMask.view, false);
+  call.NoOverlap("dst", dst.view.offset, count * sizeof(T), "selMask", selMask.view.offset,
+                 (bits + 7) / 8);
   const uint8_t* mask = core.Ub(selMask.view.offset);
   const T* a = src0.Elements();
   T* to = dst.Elements();

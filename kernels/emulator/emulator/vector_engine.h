@@ -39,29 +39,21 @@ class VectorCall {
     CheckOperand(core_, name, tensor.view, count_ * sizeof(T));
     core_.Write(name, tensor.view.offset, static_cast<uint32_t>(count_ * sizeof(T)));
   }
-  // Operands of one width may be the same memory; nothing may overlap in part.
-  void NoPartialOverlap(const char* name, const UbView& a, const char* other, const UbView& b,
-                        bool may_be_same = true) {
-    if (count_ == 0 || a.offset >= b.end() || b.offset >= a.end()) return;
-    if (may_be_same && a.offset == b.offset) return;
-    Overlap(name, other);
-  }
-  // As above, for the bytes that the instruction touches.
+  // What the instruction touches of two operands may be the same memory if they are of one width;
+  // nothing may overlap in part.
   template <typename T, typename U>
   void NoPartialOverlap(const char* name, const AscendC::LocalTensor<T>& a, const char* other,
                         const AscendC::LocalTensor<U>& b) {
-    const uint64_t a_end = a.view.offset + count_ * sizeof(T);
-    const uint64_t b_end = b.view.offset + count_ * sizeof(U);
-    if (count_ == 0 || a.view.offset >= b_end || b.view.offset >= a_end) return;
     if (sizeof(T) == sizeof(U) && a.view.offset == b.view.offset) return;
-    Overlap(name, other);
+    NoOverlap(name, a.view.offset, count_ * sizeof(T), other, b.view.offset, count_ * sizeof(U));
   }
-
- private:
-  [[noreturn]] void Overlap(const char* name, const char* other) {
+  void NoOverlap(const char* name, uint64_t a, uint64_t a_bytes, const char* other, uint64_t b,
+                 uint64_t b_bytes) {
+    if (count_ == 0 || a >= b + b_bytes || b >= a + a_bytes) return;
     core_.Fail(name, Concat("overlaps `", other, "` in part"));
   }
 
+ private:
   Core& core_;
   uint64_t count_;
 };

@@ -1,6 +1,8 @@
 // Duplicate, CreateVecIndex and Gather.
 #pragma once
 
+#include <algorithm>
+#include <array>
 #include <cstdint>
 #include <cstring>
 
@@ -65,6 +67,7 @@ void Gather(const LocalTensor<T>& dst, const LocalTensor<T>& src,
   emulator::CheckOperand(core, "src", src.view, 0);
   call.Source("srcOffset", srcOffset);
   const uint32_t* offsets = srcOffset.Elements();
+  uint64_t begin = src.view.bytes, end = 0;
   for (uint32_t i = 0; i < count; ++i) {
     const uint64_t at = uint64_t{srcBaseAddr} + offsets[i];
     if (at % sizeof(T) != 0) {
@@ -76,10 +79,14 @@ void Gather(const LocalTensor<T>& dst, const LocalTensor<T>& src,
                                               src.view.bytes));
     }
     core.Read("src", src.view.offset + static_cast<uint32_t>(at), sizeof(T));
+    begin = std::min(begin, at);
+    end = std::max(end, at + sizeof(T));
   }
   call.Destination("dst", dst);
-  call.NoPartialOverlap("dst", dst.view, "src", src.view, false);
-  call.NoPartialOverlap("dst", dst.view, "srcOffset", srcOffset.view, false);
+  const uint64_t bytes = uint64_t{count} * sizeof(T);
+  call.NoOverlap("dst", dst.view.offset, bytes, "src", src.view.offset + begin, end - begin);
+  call.NoOverlap("dst", dst.view.offset, bytes, "srcOffset", srcOffset.view.offset,
+                 uint64_t{count} * sizeof(uint32_t));
   for (uint32_t i = 0; i < count; ++i) {
     std::memcpy(dst.Elements() + i, core.Ub(src.view.offset + srcBaseAddr + offsets[i]),
                 sizeof(T));
