@@ -16,11 +16,11 @@ namespace emulator {
 struct CopyShape {
   uint64_t count = 0;
   uint64_t bytes = 0;
-  uint64_t gm_gap = 0;       // bytes between the end of one block and the start of the next
-  uint64_t ub_gap = 0;       // the same in UB, in bytes
-  uint64_t left = 0;         // padding in UB, bytes
-  uint64_t right = 0;        // padding in UB, bytes
-  bool fill = false;         // the padding holds a value; else its content is unknown
+  uint64_t gm_gap = 0;  // bytes between the end of one block and the start of the next
+  uint64_t ub_gap = 0;  // the same in UB, in bytes
+  uint64_t left = 0;    // padding in UB, bytes
+  uint64_t right = 0;   // padding in UB, bytes
+  bool fill = false;    // the padding holds a value; else its content is unknown
 
   uint64_t UbBlock() const { return RoundUp(left + bytes + right, kBlockBytes); }
   uint64_t UbTotal() const { return (count - 1) * (UbBlock() + ub_gap) + UbBlock(); }
@@ -80,8 +80,7 @@ void CopyIn(Core& core, const UbView& dst, const GmView& src, const CopyShape& s
     std::memcpy(to + shape.left, from, shape.bytes);
     if (padded && !shape.fill) {
       core.Forget(at, static_cast<uint32_t>(shape.left));
-      core.Forget(static_cast<uint32_t>(at + tail),
-                  static_cast<uint32_t>(shape.UbBlock() - tail));
+      core.Forget(static_cast<uint32_t>(at + tail), static_cast<uint32_t>(shape.UbBlock() - tail));
     }
   }
   CountCopy(core, src.region, shape, true);
@@ -107,8 +106,8 @@ void CopyOut(Core& core, const GmView& dst, const UbView& src, const CopyShape& 
   CheckOperand(core, "src", src, shape.UbTotal());
   const bool atomic = core.atomic_type != nullptr;
   if (atomic && std::strcmp(core.atomic_type, TypeName<T>()) != 0) {
-    core.Fail("src", Concat("has type ", TypeName<T>(), ", but SetAtomicAdd was for ",
-                            core.atomic_type));
+    core.Fail("src", Concat({"has type ", TypeName<T>(), ", but SetAtomicAdd was for ",
+                             core.atomic_type}));
   }
   const uint64_t start = AccessGm(core, "dst", dst, shape, true, atomic);
   for (uint64_t i = 0; i < shape.count; ++i) {
@@ -127,7 +126,7 @@ void CopyOut(Core& core, const GmView& dst, const UbView& src, const CopyShape& 
 inline CopyShape WholeBlocks(Core& core, uint64_t count, uint64_t bytes, uint64_t gm_gap,
                              uint64_t ub_gap) {
   if (bytes % kBlockBytes != 0) {
-    core.Fail(Concat("the length must be a multiple of ", kBlockBytes, " bytes, but is ", bytes));
+    core.Fail(Concat({"the length must be a multiple of ", kBlockBytes, " bytes, but is ", bytes}));
   }
   CopyShape shape;
   shape.count = count;
@@ -141,14 +140,14 @@ template <typename T>
 CopyShape PadShape(Core& core, const AscendC::DataCopyExtParams& params, uint64_t gm_gap,
                    uint64_t ub_gap_blocks) {
   if (params.blockCount > 4095) {
-    core.Fail(Concat("`blockCount` must be at most 4095, but is ", params.blockCount));
+    core.Fail(Concat({"`blockCount` must be at most 4095, but is ", params.blockCount}));
   }
   if (params.blockLen > 2097151) {
-    core.Fail(Concat("`blockLen` must be at most 2097151 bytes, but is ", params.blockLen));
+    core.Fail(Concat({"`blockLen` must be at most 2097151 bytes, but is ", params.blockLen}));
   }
   if (params.blockLen % sizeof(T) != 0) {
-    core.Fail(Concat("`blockLen` must be a multiple of the element's ", sizeof(T),
-                     " bytes, but is ", params.blockLen));
+    core.Fail(Concat({"`blockLen` must be a multiple of the element's ", sizeof(T),
+                      " bytes, but is ", params.blockLen}));
   }
   CopyShape shape;
   shape.count = params.blockCount;
@@ -181,26 +180,22 @@ void DataCopy(const GlobalTensor<T>& dst, const LocalTensor<T>& src, uint32_t co
 }
 
 template <typename T>
-void DataCopy(const LocalTensor<T>& dst, const GlobalTensor<T>& src,
-              const DataCopyParams& params) {
+void DataCopy(const LocalTensor<T>& dst, const GlobalTensor<T>& src, const DataCopyParams& params) {
   emulator::Core& core = emulator::Core::Current();
   core.chip().Yield();
   core.Issue(PIPE_MTE2, "DataCopy");
-  const auto shape =
-      emulator::WholeBlocks(core, params.blockCount, params.blockLen * 32u,
-                            params.srcStride * 32u, params.dstStride * 32u);
+  const auto shape = emulator::WholeBlocks(core, params.blockCount, params.blockLen * 32u,
+                                           params.srcStride * 32u, params.dstStride * 32u);
   if (shape.count * shape.bytes > 0) emulator::CopyIn(core, dst.view, src.view, shape, T());
 }
 
 template <typename T>
-void DataCopy(const GlobalTensor<T>& dst, const LocalTensor<T>& src,
-              const DataCopyParams& params) {
+void DataCopy(const GlobalTensor<T>& dst, const LocalTensor<T>& src, const DataCopyParams& params) {
   emulator::Core& core = emulator::Core::Current();
   core.chip().Yield();
   core.Issue(PIPE_MTE3, "DataCopy");
-  const auto shape =
-      emulator::WholeBlocks(core, params.blockCount, params.blockLen * 32u,
-                            params.dstStride * 32u, params.srcStride * 32u);
+  const auto shape = emulator::WholeBlocks(core, params.blockCount, params.blockLen * 32u,
+                                           params.dstStride * 32u, params.srcStride * 32u);
   if (shape.count * shape.bytes > 0) emulator::CopyOut<T>(core, dst.view, src.view, shape);
 }
 
@@ -230,8 +225,8 @@ void DataCopyPad(const LocalTensor<T>& dst, const GlobalTensor<T>& src,
   shape.right = padParams.rightPadding * sizeof(T);
   shape.fill = padParams.isPad;
   if (shape.left > emulator::kBlockBytes || shape.right > emulator::kBlockBytes) {
-    core.Fail(emulator::Concat("`leftPadding` and `rightPadding` must be at most 32 bytes each, ",
-                               "but are ", shape.left, " and ", shape.right));
+    core.Fail(emulator::Concat({"`leftPadding` and `rightPadding` must be at most 32 bytes each, ",
+                                "but are ", shape.left, " and ", shape.right}));
   }
   if (shape.count * shape.bytes == 0) return;
   emulator::CopyIn(core, dst.view, src.view, shape, padParams.paddingValue);

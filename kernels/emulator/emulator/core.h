@@ -7,10 +7,11 @@
 #include <atomic>
 #include <cstdint>
 #include <cstring>
+#include <initializer_list>
 #include <map>
-#include <sstream>
 #include <stdexcept>
 #include <string>
+#include <type_traits>
 #include <vector>
 
 #include "emulator/counters.h"
@@ -33,11 +34,23 @@ inline constexpr uint64_t RoundUp(uint64_t value, uint64_t unit) {
   return (value + unit - 1) / unit * unit;
 }
 
-template <typename... Parts>
-std::string Concat(const Parts&... parts) {
-  std::ostringstream text;
-  (text << ... << parts);
-  return text.str();
+// A part of a message.
+class Part {
+ public:
+  Part(const char* text) : text_(text) {}
+  Part(const std::string& text) : text_(text) {}
+  template <typename Number, typename = std::enable_if_t<std::is_arithmetic_v<Number>>>
+  Part(Number value) : text_(std::to_string(value)) {}
+  const std::string& text() const { return text_; }
+
+ private:
+  std::string text_;
+};
+
+inline std::string Concat(std::initializer_list<Part> parts) {
+  std::string text;
+  for (const Part& part : parts) text += part.text();
+  return text;
 }
 
 // Thrown through the kernel to end its core's run.
@@ -72,15 +85,13 @@ class Chip {
 using Clock = std::array<uint32_t, kNumPipes>;
 
 inline int EventSource(AscendC::HardEvent event) {
-  static constexpr int kSource[] = {PIPE_V,    PIPE_S,    PIPE_MTE2, PIPE_V,
-                                    PIPE_V,    PIPE_MTE3, PIPE_MTE2, PIPE_S,
-                                    PIPE_S,    PIPE_MTE3, PIPE_MTE3, PIPE_MTE2};
+  static constexpr int kSource[] = {PIPE_V,    PIPE_S, PIPE_MTE2, PIPE_V,    PIPE_V,    PIPE_MTE3,
+                                    PIPE_MTE2, PIPE_S, PIPE_S,    PIPE_MTE3, PIPE_MTE3, PIPE_MTE2};
   return kSource[static_cast<int>(event)];
 }
 inline int EventTarget(AscendC::HardEvent event) {
-  static constexpr int kTarget[] = {PIPE_S,    PIPE_V,    PIPE_V,    PIPE_MTE2,
-                                    PIPE_MTE3, PIPE_V,    PIPE_S,    PIPE_MTE2,
-                                    PIPE_MTE3, PIPE_S,    PIPE_MTE2, PIPE_MTE3};
+  static constexpr int kTarget[] = {PIPE_S, PIPE_V,    PIPE_V,    PIPE_MTE2, PIPE_MTE3, PIPE_V,
+                                    PIPE_S, PIPE_MTE2, PIPE_MTE3, PIPE_S,    PIPE_MTE2, PIPE_MTE3};
   return kTarget[static_cast<int>(event)];
 }
 inline std::string EventName(AscendC::HardEvent event) {
@@ -212,8 +223,8 @@ class Core {
   void SetFlag(AscendC::HardEvent event, int id) {
     Flag& flag = FlagOf(event, id);
     if (flag.set) {
-      Fail(Concat("event ", EventName(event), " ", id, " is already set and was not waited for",
-                  flag.of_queue ? " (a queue uses it: take ids from AllocEventID)" : ""));
+      Fail(Concat({"event ", EventName(event), " ", id, " is already set and was not waited for",
+                   flag.of_queue ? " (a queue uses it: take ids from AllocEventID)" : ""}));
     }
     flag.set = true;
     flag.of_queue = false;
@@ -222,9 +233,9 @@ class Core {
   void WaitFlag(AscendC::HardEvent event, int id) {
     Flag& flag = FlagOf(event, id);
     if (!flag.set) {
-      Fail(Concat("event ", EventName(event), " ", id, " was never set, so this waits for ever"));
+      Fail(Concat({"event ", EventName(event), " ", id, " was never set, so this waits for ever"}));
     }
-    if (flag.of_queue) Fail(Concat("event ", EventName(event), " ", id, " belongs to a queue"));
+    if (flag.of_queue) Fail(Concat({"event ", EventName(event), " ", id, " belongs to a queue"}));
     flag.set = false;
     Learn(EventTarget(event), flag.known);
   }
@@ -238,7 +249,7 @@ class Core {
     for (int id = 0; id < kEventIds; ++id) {
       if (!flags[static_cast<size_t>(id)].allocated) return id;
     }
-    Fail(Concat("all ", kEventIds, " ids of event ", EventName(event), " are in use"));
+    Fail(Concat({"all ", kEventIds, " ids of event ", EventName(event), " are in use"}));
   }
   void ReleaseEventId(AscendC::HardEvent event, int id) { FlagOf(event, id).allocated = false; }
   // A queue's own pair of SetFlag and WaitFlag.
@@ -258,13 +269,13 @@ class Core {
   uint32_t AllocUb(uint64_t bytes) {
     if (bytes == 0) Fail("`len` must be above zero");
     if (++num_buffers_ > kMaxBuffers) {
-      Fail(Concat("at most ", kMaxBuffers, " buffers fit one kernel"));
+      Fail(Concat({"at most ", kMaxBuffers, " buffers fit one kernel"}));
     }
     const uint64_t size = RoundUp(bytes, kBlockBytes);
     const uint64_t limit = kUbBytes - (select_used_ ? kSelectReserveBytes : 0);
     if (ub_top_ + size > limit) {
-      Fail(Concat("UB holds ", limit, " bytes, but the buffers so far and this one need ",
-                  ub_top_ + size));
+      Fail(Concat({"UB holds ", limit, " bytes, but the buffers so far and this one need ",
+                   ub_top_ + size}));
     }
     const auto offset = static_cast<uint32_t>(ub_top_);
     ub_top_ += size;
@@ -277,8 +288,8 @@ class Core {
   void ReserveForSelect() {
     select_used_ = true;
     if (ub_top_ > kUbBytes - kSelectReserveBytes) {
-      Fail(Concat("`selMode` 1 and 2 need ", kSelectReserveBytes, " bytes of UB left free, but ",
-                  kUbBytes - ub_top_, " are"));
+      Fail(Concat({"`selMode` 1 and 2 need ", kSelectReserveBytes, " bytes of UB left free, but ",
+                   kUbBytes - ub_top_, " are"}));
     }
   }
   std::vector<QueueBuffer>& queue_buffers() { return queue_buffers_; }
@@ -309,16 +320,15 @@ class Core {
     api_ = "end of kernel";
     for (const QueueBuffer& buffer : queue_buffers_) {
       if (buffer.state == QueueBuffer::State::kIdle) continue;
-      Fail(buffer.state == QueueBuffer::State::kQueued
-               ? "a tensor was enqueued and never dequeued"
-               : "a tensor was allocated and never freed");
+      Fail(buffer.state == QueueBuffer::State::kQueued ? "a tensor was enqueued and never dequeued"
+                                                       : "a tensor was allocated and never freed");
     }
     for (int event = 0; event < kNumEvents; ++event) {
       for (size_t id = 0; id < kEventIds; ++id) {
         const Flag& flag = flags_[event][id];
         if (!flag.set || flag.of_queue) continue;
-        Fail(Concat("event ", EventName(static_cast<AscendC::HardEvent>(event)), " ", id,
-                    " was set and never waited for"));
+        Fail(Concat({"event ", EventName(static_cast<AscendC::HardEvent>(event)), " ", id,
+                     " was set and never waited for"}));
       }
     }
     if (atomic_type != nullptr) Fail("SetAtomicAdd is still on: SetAtomicNone is missing");
@@ -352,7 +362,7 @@ class Core {
   }
   Flag& FlagOf(AscendC::HardEvent event, int id) {
     if (id < 0 || id >= kEventIds) {
-      Fail(Concat("`eventID` must be in [0, ", kEventIds - 1, "], but is ", id));
+      Fail(Concat({"`eventID` must be in [0, ", kEventIds - 1, "], but is ", id}));
     }
     return flags_[static_cast<int>(event)][static_cast<size_t>(id)];
   }
@@ -374,8 +384,8 @@ class Core {
   const char* api_ = "kernel";
   int pipe_ = PIPE_S;
   std::vector<Block> blocks_;
-  Clock issued_{};                          // instructions issued to each pipe
-  std::array<Clock, kNumPipes> clocks_{};   // what each pipe knows to be complete
+  Clock issued_{};                         // instructions issued to each pipe
+  std::array<Clock, kNumPipes> clocks_{};  // what each pipe knows to be complete
   std::array<std::array<Flag, kEventIds>, kNumEvents> flags_{};
   uint64_t ub_top_ = 0;
   uint32_t num_buffers_ = 0;

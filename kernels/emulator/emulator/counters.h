@@ -97,8 +97,8 @@ class CounterTable {
   // One line per phase (and per core when `per_core`), then the total.
   std::string Print(const std::vector<std::string>& phase_names, bool per_core) const {
     std::string text = Line("phase", "core",
-                            {"GM->UB B", "UB->GM B", "blocks in", "blocks out", "copies",
-                             "V instr", "V repeats", "V elements", "UB scalar", "GM scalar"});
+                            {"GM->UB B", "UB->GM B", "blocks in", "blocks out", "copies", "V instr",
+                             "V repeats", "V elements", "UB scalar", "GM scalar"});
     for (uint32_t phase = 0; phase < NumPhases(); ++phase) {
       const std::string name =
           phase < phase_names.size() ? phase_names[phase] : std::to_string(phase);

@@ -22,7 +22,8 @@ namespace emulator {
 class FiberStack {
  public:
   explicit FiberStack(size_t bytes) : bytes_(bytes), page_(static_cast<size_t>(getpagesize())) {
-    map_ = mmap(nullptr, bytes_ + page_, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    map_ =
+        mmap(nullptr, bytes_ + page_, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     if (map_ == MAP_FAILED) throw std::bad_alloc();
     mprotect(map_, page_, PROT_NONE);
   }

@@ -142,11 +142,10 @@ class GmShadow {
 
     bool operator==(const Record& o) const {
       return phase == o.phase && writer == o.writer && reader == o.reader &&
-             line_writer == o.line_writer &&
-             write_sequence == o.write_sequence && read_sequence[0] == o.read_sequence[0] &&
-             read_sequence[1] == o.read_sequence[1] && write_time == o.write_time &&
-             last_writer == o.last_writer && write_pipe == o.write_pipe && atomic == o.atomic &&
-             initialised == o.initialised;
+             line_writer == o.line_writer && write_sequence == o.write_sequence &&
+             read_sequence[0] == o.read_sequence[0] && read_sequence[1] == o.read_sequence[1] &&
+             write_time == o.write_time && last_writer == o.last_writer &&
+             write_pipe == o.write_pipe && atomic == o.atomic && initialised == o.initialised;
     }
   };
   struct Span {

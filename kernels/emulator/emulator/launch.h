@@ -101,8 +101,8 @@ class Machine final : public Chip {
     if (!all_arrived) {
       for (const auto& task : tasks_) {
         if (task->at_sync) continue;
-        task->core.Note(Concat("SyncAll: core ", task->core.index(),
-                               " ended without it, so the others wait for ever"));
+        task->core.Note(Concat({"SyncAll: core ", task->core.index(),
+                                " ended without it, so the others wait for ever"}));
         break;
       }
       stopping_ = true;
@@ -127,29 +127,35 @@ class Machine final : public Chip {
   bool stopping_ = false;
 };
 
-// Runs `kernel(args...)` on every core. The arguments are GM addresses from `memory` and plain
-// values. Violations end the run; they never abort the process.
-template <typename Kernel, typename... Args>
-Report Launch(Kernel kernel, GlobalMemory& memory, const LaunchOptions& options, Args... args) {
+// Runs `kernel` on every core.
+inline Report Run(const std::function<void()>& kernel, GlobalMemory& memory,
+                  const LaunchOptions& options) {
   if (options.block_dim < 1) {
     throw std::invalid_argument(
-        Concat("`block_dim` must be at least 1, but is ", options.block_dim, "."));
+        Concat({"`block_dim` must be at least 1, but is ", options.block_dim, "."}));
   }
   memory.BeginLaunch();
   Machine machine(options, memory);
-  machine.Run([&] { kernel(args...); });
+  machine.Run(kernel);
   Report report;
   report.message = machine.message;
   report.core = machine.message_core;
   report.phase = machine.message_phase;
   const std::string damaged = memory.DamagedGuard();
   if (report.ok() && !damaged.empty()) {
-    report.message = Concat("kernel: a raw pointer wrote outside GM `", damaged, "`.");
+    report.message = Concat({"kernel: a raw pointer wrote outside GM `", damaged, "`."});
   }
   report.counters = machine.counters;
   for (const auto& entry : machine.traffic) report.traffic[entry.first->name] = entry.second;
   report.phase_names = options.phase_names;
   return report;
+}
+
+// Runs `kernel(args...)` on every core. The arguments are GM addresses from `memory` and plain
+// values. Violations end the run; they never abort the process.
+template <typename Kernel, typename... Args>
+Report Launch(Kernel kernel, GlobalMemory& memory, const LaunchOptions& options, Args... args) {
+  return Run([&] { kernel(args...); }, memory, options);
 }
 
 template <typename Kernel, typename... Args>
@@ -158,7 +164,7 @@ Report Launch(Kernel kernel, GlobalMemory& memory, int block_dim, uint64_t seed,
   options.block_dim = block_dim;
   options.seed = seed;
   options.schedule_mode = 1;
-  return Launch(kernel, memory, options, args...);
+  return Run([&] { kernel(args...); }, memory, options);
 }
 
 }  // namespace emulator

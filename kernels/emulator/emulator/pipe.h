@@ -42,7 +42,7 @@ class Queue {
       QueueBuffer& buffer = At(core, index);
       if (buffer.state != QueueBuffer::State::kIdle) continue;
       if (++core.allocated(position_) > kMaxAllocated) {
-        core.Fail(Concat("at most ", kMaxAllocated, " tensors of one position may be allocated"));
+        core.Fail(Concat({"at most ", kMaxAllocated, " tensors of one position may be allocated"}));
       }
       next_ = (next_ + i + 1) % buffers_.size();
       if (buffer.freed_event >= 0) core.WaitQueueFlag(emptied_, buffer.freed_event);
@@ -60,7 +60,7 @@ class Queue {
     QueueBuffer& buffer = Owned(core, view);
     if (buffer.state == QueueBuffer::State::kQueued) core.Fail("`tensor` is already enqueued");
     if (static_cast<int>(waiting_.size()) >= depth_) {
-      core.Fail(Concat("the queue's depth is ", depth_, ", and as many tensors are enqueued"));
+      core.Fail(Concat({"the queue's depth is ", depth_, ", and as many tensors are enqueued"}));
     }
     buffer.queued_event = core.SetQueueFlag(filled_);
     buffer.state = QueueBuffer::State::kQueued;
@@ -197,8 +197,8 @@ class TBuf {
     emulator::CheckLive(core, "this", view_);
     const uint64_t end = bufOffset + static_cast<uint64_t>(size) * sizeof(T);
     if (end > view_.bytes) {
-      core.Fail(emulator::Concat("the buffer has ", view_.bytes, " bytes, but ", end,
-                                 " are asked for"));
+      core.Fail(emulator::Concat(
+          {"the buffer has ", view_.bytes, " bytes, but ", end, " are asked for"}));
     }
     emulator::UbView part = view_;
     part.offset += bufOffset;
@@ -261,8 +261,6 @@ class TPipe {
   }
 };
 
-inline TPipe* GetTPipePtr() {
-  return static_cast<TPipe*>(emulator::Core::Current().pipe_object);
-}
+inline TPipe* GetTPipePtr() { return static_cast<TPipe*>(emulator::Core::Current().pipe_object); }
 
 }  // namespace AscendC

@@ -23,10 +23,10 @@ enum class OverflowMode : uint8_t { kInfNan, kSaturate };
 
 struct LaunchOptions {
   int block_dim = 1;
-  uint64_t seed = 0;          // decides the order in which cores run
-  int physical_cores = 40;    // vector cores of the chip: 40 or 48
-  int schedule_mode = 0;      // what the tiling passed to SetScheduleMode
-  uint64_t tiling_key = 0;    // what the tiling passed to SetTilingKey
+  uint64_t seed = 0;        // decides the order in which cores run
+  int physical_cores = 40;  // vector cores of the chip: 40 or 48
+  int schedule_mode = 0;    // what the tiling passed to SetScheduleMode
+  uint64_t tiling_key = 0;  // what the tiling passed to SetTilingKey
   NanRule nan_rule = NanRule::kDrop;
   OverflowMode overflow_mode = OverflowMode::kInfNan;
   std::vector<std::string> phase_names;  // for the printed table; phases end at SyncAll

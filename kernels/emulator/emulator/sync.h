@@ -48,13 +48,13 @@ void SyncAll() {
   }
   const emulator::LaunchOptions& options = core.options();
   if (options.block_dim > options.physical_cores) {
-    core.Fail(emulator::Concat("the block dimension must be at most the chip's ",
-                               options.physical_cores, " vector cores, but is ",
-                               options.block_dim));
+    core.Fail(
+        emulator::Concat({"the block dimension must be at most the chip's ", options.physical_cores,
+                          " vector cores, but is ", options.block_dim}));
   }
   if (options.schedule_mode != 1) {
-    core.Fail(emulator::Concat("the tiling must call SetScheduleMode(1), but the mode is ",
-                               options.schedule_mode));
+    core.Fail(emulator::Concat(
+        {"the tiling must call SetScheduleMode(1), but the mode is ", options.schedule_mode}));
   }
   core.BarrierAll();
   core.chip().SyncAll();
@@ -66,7 +66,7 @@ void SetAtomicAdd() {
   emulator::Core& core = emulator::Core::Current();
   core.Enter("SetAtomicAdd");
   if (!emulator::IsOneOf<T, float, half, bfloat16_t, int32_t, int16_t, int8_t>()) {
-    core.Fail(emulator::Concat("type ", emulator::TypeName<T>(), " can't be added atomically"));
+    core.Fail(emulator::Concat({"type ", emulator::TypeName<T>(), " can't be added atomically"}));
   }
   core.atomic_type = emulator::TypeName<T>();
 }

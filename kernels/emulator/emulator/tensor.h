@@ -24,7 +24,7 @@ class LocalTensor {
     core.Enter("LocalTensor::operator[]");
     emulator::CheckLive(core, "this", view);
     if (static_cast<uint64_t>(offset) * sizeof(T) > view.bytes) {
-      core.Fail("offset", emulator::Concat("must be at most ", GetSize(), ", but is ", offset));
+      core.Fail("offset", emulator::Concat({"must be at most ", GetSize(), ", but is ", offset}));
     }
     emulator::UbView part = view;
     part.offset += offset * static_cast<uint32_t>(sizeof(T));
@@ -62,9 +62,7 @@ class LocalTensor {
   }
 
   // The elements, for the emulator's own use; not part of AscendC.
-  T* Elements() const {
-    return reinterpret_cast<T*>(emulator::Core::Current().Ub(view.offset));
-  }
+  T* Elements() const { return reinterpret_cast<T*>(emulator::Core::Current().Ub(view.offset)); }
   emulator::UbView view;
 
  private:
@@ -74,7 +72,7 @@ class LocalTensor {
   void CheckIndex(emulator::Core& core, uint32_t index) const {
     emulator::CheckLive(core, "this", view);
     if (index >= GetSize()) {
-      core.Fail("index", emulator::Concat("must be below ", GetSize(), ", but is ", index));
+      core.Fail("index", emulator::Concat({"must be below ", GetSize(), ", but is ", index}));
     }
   }
 };
@@ -96,8 +94,8 @@ class GlobalTensor {
     view.base = reinterpret_cast<uint8_t*>(buffer);
     view.region = core.chip().memory.Find(buffer);
     if (reinterpret_cast<uintptr_t>(buffer) % alignof(T) != 0) {
-      core.Fail("buffer", emulator::Concat("must be aligned to its element's ", sizeof(T),
-                                           " bytes"));
+      core.Fail("buffer",
+                emulator::Concat({"must be aligned to its element's ", sizeof(T), " bytes"}));
     }
   }
 
@@ -114,8 +112,7 @@ class GlobalTensor {
     emulator::Core& core = emulator::Core::Current();
     core.chip().Yield();
     core.Issue(PIPE_S, "GlobalTensor::GetValue");
-    const uint64_t at =
-        emulator::CheckGm(core, "this", view, index * sizeof(T), sizeof(T), false);
+    const uint64_t at = emulator::CheckGm(core, "this", view, index * sizeof(T), sizeof(T), false);
     emulator::RequireGm(core, "this", *view.region,
                         view.region->shadow.Read(at, at + sizeof(T), core.Access()));
     ++core.counters().gm_scalar_reads;

@@ -17,8 +17,8 @@ T LoadTiling(GM_ADDR tiling) {
   if (region == nullptr) core.Fail("`tiling` points into no GM tensor of this launch");
   const uint64_t left = region->Address() + region->bytes - reinterpret_cast<uint64_t>(tiling);
   if (left < sizeof(T)) {
-    core.Fail(Concat("the struct has ", sizeof(T), " bytes, but GM `", region->name, "` has ",
-                     left));
+    core.Fail(
+        Concat({"the struct has ", sizeof(T), " bytes, but GM `", region->name, "` has ", left}));
   }
   T data;
   std::memcpy(&data, tiling, sizeof(T));
@@ -39,11 +39,11 @@ T LoadTiling(GM_ADDR tiling) {
 
 #define KERNEL_TASK_TYPE_DEFAULT(type) \
   emulator::Core::Current().kernel_type = AscendC::KernelMetaType::type
-#define KERNEL_TASK_TYPE(key, type)                                      \
-  do {                                                                   \
-    if (TILING_KEY_IS(key)) {                                            \
+#define KERNEL_TASK_TYPE(key, type)                                          \
+  do {                                                                       \
+    if (TILING_KEY_IS(key)) {                                                \
       emulator::Core::Current().kernel_type = AscendC::KernelMetaType::type; \
-    }                                                                    \
+    }                                                                        \
   } while (false)
 
 namespace AscendC {

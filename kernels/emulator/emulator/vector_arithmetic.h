@@ -124,13 +124,13 @@ void UnaryStrided(const AscendC::LocalTensor<T>& dst, const AscendC::LocalTensor
                   const Mask& mask, uint32_t repeats, const AscendC::UnaryRepeatParams& params) {
   Core& core = Core::Current();
   RequireType<T, float, half>(core, "src");
-  const std::array<StridedOperand, 2> operands = {{
+  const std::initializer_list<StridedOperand> operands = {
       {"dst", dst.view, sizeof(T), params.dstBlkStride, params.dstRepStride},
       {"src", src.view, sizeof(T), params.srcBlkStride, params.srcRepStride},
-  }};
-  StridedCall(core, mask, repeats, operands, [&core](const std::array<uint32_t, 2>& at) {
+  };
+  StridedCall(core, mask, repeats, operands, [&core](const auto& at) {
     if constexpr (IsOneOf<T, float, half>()) {
-      UbElement<T>(core, at[0]) = Op::Apply(core, UbElement<T>(core, at[1]));
+      UbElement<T>(core, at(0)) = Op::Apply(core, UbElement<T>(core, at(1)));
     } else {
       static_cast<void>(at);
     }
@@ -177,15 +177,15 @@ void BinaryStrided(const AscendC::LocalTensor<T>& dst, const AscendC::LocalTenso
                    const AscendC::BinaryRepeatParams& params) {
   Core& core = Core::Current();
   RequireArithmeticType<Op, T>(core, "src0");
-  const std::array<StridedOperand, 3> operands = {{
+  const std::initializer_list<StridedOperand> operands = {
       {"dst", dst.view, sizeof(T), params.dstBlkStride, params.dstRepStride},
       {"src0", src0.view, sizeof(T), params.src0BlkStride, params.src0RepStride},
       {"src1", src1.view, sizeof(T), params.src1BlkStride, params.src1RepStride},
-  }};
-  StridedCall(core, mask, repeats, operands, [&core](const std::array<uint32_t, 3>& at) {
+  };
+  StridedCall(core, mask, repeats, operands, [&core](const auto& at) {
     if constexpr (kComputes<Op, T>) {
-      UbElement<T>(core, at[0]) =
-          Op::Apply(core, UbElement<T>(core, at[1]), UbElement<T>(core, at[2]));
+      UbElement<T>(core, at(0)) =
+          Op::Apply(core, UbElement<T>(core, at(1)), UbElement<T>(core, at(2)));
     } else {
       static_cast<void>(at);
     }
@@ -216,13 +216,13 @@ void ScalarStrided(const AscendC::LocalTensor<T>& dst, const AscendC::LocalTenso
                    const AscendC::UnaryRepeatParams& params) {
   Core& core = Core::Current();
   RequireArithmeticType<Op, T>(core, "src");
-  const std::array<StridedOperand, 2> operands = {{
+  const std::initializer_list<StridedOperand> operands = {
       {"dst", dst.view, sizeof(T), params.dstBlkStride, params.dstRepStride},
       {"src", src.view, sizeof(T), params.srcBlkStride, params.srcRepStride},
-  }};
-  StridedCall(core, mask, repeats, operands, [&](const std::array<uint32_t, 2>& at) {
+  };
+  StridedCall(core, mask, repeats, operands, [&](const auto& at) {
     if constexpr (kComputes<Op, T>) {
-      UbElement<T>(core, at[0]) = Op::Apply(core, UbElement<T>(core, at[1]), scalar);
+      UbElement<T>(core, at(0)) = Op::Apply(core, UbElement<T>(core, at(1)), scalar);
     } else {
       static_cast<void>(at);
     }
@@ -235,75 +235,75 @@ namespace AscendC {
 
 // Each function: the first `count` elements; then the high-dimension form with a contiguous mask
 // and with a mask bit by bit.
-#define EMULATOR_UNARY(Name, Op)                                                             \
-  template <typename T>                                                                      \
-  void Name(const LocalTensor<T>& dst, const LocalTensor<T>& src, const int32_t& count) {    \
-    emulator::UnaryCount<emulator::Op>(#Name, dst, src, count);                              \
-  }                                                                                          \
-  template <typename T, bool isSetMask = true>                                               \
-  void Name(const LocalTensor<T>& dst, const LocalTensor<T>& src, uint64_t mask,             \
-            uint32_t repeatTime, const UnaryRepeatParams& repeatParams) {                    \
-    emulator::Core& core = emulator::Core::Current();                                        \
-    core.Issue(PIPE_V, #Name);                                                               \
-    emulator::UnaryStrided<emulator::Op>(                                                    \
+#define EMULATOR_UNARY(Name, Op)                                                              \
+  template <typename T>                                                                       \
+  void Name(const LocalTensor<T>& dst, const LocalTensor<T>& src, const int32_t& count) {     \
+    emulator::UnaryCount<emulator::Op>(#Name, dst, src, count);                               \
+  }                                                                                           \
+  template <typename T, bool isSetMask = true>                                                \
+  void Name(const LocalTensor<T>& dst, const LocalTensor<T>& src, uint64_t mask,              \
+            uint32_t repeatTime, const UnaryRepeatParams& repeatParams) {                     \
+    emulator::Core& core = emulator::Core::Current();                                         \
+    core.Issue(PIPE_V, #Name);                                                                \
+    emulator::UnaryStrided<emulator::Op>(                                                     \
         dst, src, emulator::ContiguousMask(core, mask, sizeof(T)), repeatTime, repeatParams); \
-  }                                                                                          \
-  template <typename T, bool isSetMask = true>                                               \
-  void Name(const LocalTensor<T>& dst, const LocalTensor<T>& src, const uint64_t mask[],     \
-            uint32_t repeatTime, const UnaryRepeatParams& repeatParams) {                    \
-    emulator::Core& core = emulator::Core::Current();                                        \
-    core.Issue(PIPE_V, #Name);                                                               \
-    emulator::UnaryStrided<emulator::Op>(                                                    \
-        dst, src, emulator::BitMask(core, mask, sizeof(T)), repeatTime, repeatParams);       \
+  }                                                                                           \
+  template <typename T, bool isSetMask = true>                                                \
+  void Name(const LocalTensor<T>& dst, const LocalTensor<T>& src, const uint64_t mask[],      \
+            uint32_t repeatTime, const UnaryRepeatParams& repeatParams) {                     \
+    emulator::Core& core = emulator::Core::Current();                                         \
+    core.Issue(PIPE_V, #Name);                                                                \
+    emulator::UnaryStrided<emulator::Op>(dst, src, emulator::BitMask(core, mask, sizeof(T)),  \
+                                         repeatTime, repeatParams);                           \
   }
 
-#define EMULATOR_BINARY(Name, Op)                                                               \
-  template <typename T>                                                                         \
-  void Name(const LocalTensor<T>& dst, const LocalTensor<T>& src0, const LocalTensor<T>& src1,  \
-            const int32_t& count) {                                                             \
-    emulator::BinaryCount<emulator::Op>(#Name, dst, src0, src1, count);                         \
-  }                                                                                             \
-  template <typename T, bool isSetMask = true>                                                  \
-  void Name(const LocalTensor<T>& dst, const LocalTensor<T>& src0, const LocalTensor<T>& src1,  \
-            uint64_t mask, uint32_t repeatTime, const BinaryRepeatParams& repeatParams) {       \
-    emulator::Core& core = emulator::Core::Current();                                           \
-    core.Issue(PIPE_V, #Name);                                                                  \
-    emulator::BinaryStrided<emulator::Op>(dst, src0, src1,                                      \
-                                          emulator::ContiguousMask(core, mask, sizeof(T)),      \
-                                          repeatTime, repeatParams);                            \
-  }                                                                                             \
-  template <typename T, bool isSetMask = true>                                                  \
-  void Name(const LocalTensor<T>& dst, const LocalTensor<T>& src0, const LocalTensor<T>& src1,  \
+#define EMULATOR_BINARY(Name, Op)                                                                 \
+  template <typename T>                                                                           \
+  void Name(const LocalTensor<T>& dst, const LocalTensor<T>& src0, const LocalTensor<T>& src1,    \
+            const int32_t& count) {                                                               \
+    emulator::BinaryCount<emulator::Op>(#Name, dst, src0, src1, count);                           \
+  }                                                                                               \
+  template <typename T, bool isSetMask = true>                                                    \
+  void Name(const LocalTensor<T>& dst, const LocalTensor<T>& src0, const LocalTensor<T>& src1,    \
+            uint64_t mask, uint32_t repeatTime, const BinaryRepeatParams& repeatParams) {         \
+    emulator::Core& core = emulator::Core::Current();                                             \
+    core.Issue(PIPE_V, #Name);                                                                    \
+    emulator::BinaryStrided<emulator::Op>(dst, src0, src1,                                        \
+                                          emulator::ContiguousMask(core, mask, sizeof(T)),        \
+                                          repeatTime, repeatParams);                              \
+  }                                                                                               \
+  template <typename T, bool isSetMask = true>                                                    \
+  void Name(const LocalTensor<T>& dst, const LocalTensor<T>& src0, const LocalTensor<T>& src1,    \
             const uint64_t mask[], uint32_t repeatTime, const BinaryRepeatParams& repeatParams) { \
-    emulator::Core& core = emulator::Core::Current();                                           \
-    core.Issue(PIPE_V, #Name);                                                                  \
-    emulator::BinaryStrided<emulator::Op>(                                                      \
-        dst, src0, src1, emulator::BitMask(core, mask, sizeof(T)), repeatTime, repeatParams);   \
+    emulator::Core& core = emulator::Core::Current();                                             \
+    core.Issue(PIPE_V, #Name);                                                                    \
+    emulator::BinaryStrided<emulator::Op>(                                                        \
+        dst, src0, src1, emulator::BitMask(core, mask, sizeof(T)), repeatTime, repeatParams);     \
   }
 
-#define EMULATOR_SCALAR(Name, Op)                                                              \
-  template <typename T, bool isSetMask = true>                                                 \
-  void Name(const LocalTensor<T>& dst, const LocalTensor<T>& src, const T& scalarValue,        \
-            const int32_t& count) {                                                            \
-    emulator::ScalarCount<emulator::Op>(#Name, dst, src, scalarValue, count);                  \
-  }                                                                                            \
-  template <typename T, bool isSetMask = true>                                                 \
-  void Name(const LocalTensor<T>& dst, const LocalTensor<T>& src, const T& scalarValue,        \
-            uint64_t mask, uint32_t repeatTime, const UnaryRepeatParams& repeatParams) {       \
-    emulator::Core& core = emulator::Core::Current();                                          \
-    core.Issue(PIPE_V, #Name);                                                                 \
-    emulator::ScalarStrided<emulator::Op>(dst, src, scalarValue,                               \
-                                          emulator::ContiguousMask(core, mask, sizeof(T)),     \
-                                          repeatTime, repeatParams);                           \
-  }                                                                                            \
-  template <typename T, bool isSetMask = true>                                                 \
-  void Name(const LocalTensor<T>& dst, const LocalTensor<T>& src, const T& scalarValue,        \
+#define EMULATOR_SCALAR(Name, Op)                                                                \
+  template <typename T, bool isSetMask = true>                                                   \
+  void Name(const LocalTensor<T>& dst, const LocalTensor<T>& src, const T& scalarValue,          \
+            const int32_t& count) {                                                              \
+    emulator::ScalarCount<emulator::Op>(#Name, dst, src, scalarValue, count);                    \
+  }                                                                                              \
+  template <typename T, bool isSetMask = true>                                                   \
+  void Name(const LocalTensor<T>& dst, const LocalTensor<T>& src, const T& scalarValue,          \
+            uint64_t mask, uint32_t repeatTime, const UnaryRepeatParams& repeatParams) {         \
+    emulator::Core& core = emulator::Core::Current();                                            \
+    core.Issue(PIPE_V, #Name);                                                                   \
+    emulator::ScalarStrided<emulator::Op>(dst, src, scalarValue,                                 \
+                                          emulator::ContiguousMask(core, mask, sizeof(T)),       \
+                                          repeatTime, repeatParams);                             \
+  }                                                                                              \
+  template <typename T, bool isSetMask = true>                                                   \
+  void Name(const LocalTensor<T>& dst, const LocalTensor<T>& src, const T& scalarValue,          \
             const uint64_t mask[], uint32_t repeatTime, const UnaryRepeatParams& repeatParams) { \
-    emulator::Core& core = emulator::Core::Current();                                          \
-    core.Issue(PIPE_V, #Name);                                                                 \
-    emulator::ScalarStrided<emulator::Op>(dst, src, scalarValue,                               \
-                                          emulator::BitMask(core, mask, sizeof(T)), repeatTime, \
-                                          repeatParams);                                       \
+    emulator::Core& core = emulator::Core::Current();                                            \
+    core.Issue(PIPE_V, #Name);                                                                   \
+    emulator::ScalarStrided<emulator::Op>(dst, src, scalarValue,                                 \
+                                          emulator::BitMask(core, mask, sizeof(T)), repeatTime,  \
+                                          repeatParams);                                         \
   }
 
 EMULATOR_UNARY(Exp, ExpOp)

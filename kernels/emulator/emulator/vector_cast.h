@@ -93,8 +93,8 @@ U CastElement(T value, RoundMode mode, OverflowMode overflow) {
     const bool nearest = mode == RoundMode::CAST_RINT || mode == RoundMode::CAST_NONE;
     if (nearest && overflow == OverflowMode::kInfNan) return U(static_cast<float>(value));
     if constexpr (std::is_same_v<U, half>) {
-      return static_cast<half>(RoundToFormat(static_cast<float>(value), mode, 10, -14, 65504.0f,
-                                             overflow));
+      return static_cast<half>(
+          RoundToFormat(static_cast<float>(value), mode, 10, -14, 65504.0f, overflow));
     } else {
       constexpr float kLimit = 3.38953138925153547590470800371487866880e38f;
       return bfloat16_t(RoundToFormat(static_cast<float>(value), mode, 7, -126, kLimit, overflow));
@@ -143,11 +143,11 @@ template <typename U, typename T>
 void CheckCast(Core& core, RoundMode mode) {
   constexpr uint32_t kModes = SupportedModes<U, T>();
   if (kModes == 0) {
-    core.Fail(Concat("there is no conversion from ", TypeName<T>(), " to ", TypeName<U>()));
+    core.Fail(Concat({"there is no conversion from ", TypeName<T>(), " to ", TypeName<U>()}));
   }
   if ((kModes >> static_cast<int>(mode) & 1u) == 0) {
-    core.Fail(Concat("`roundMode` ", RoundModeName(mode), " isn't one for ", TypeName<T>(), " to ",
-                     TypeName<U>()));
+    core.Fail(Concat({"`roundMode` ", RoundModeName(mode), " isn't one for ", TypeName<T>(), " to ",
+                      TypeName<U>()}));
   }
 }
 
@@ -183,21 +183,21 @@ void Cast(const LocalTensor<U>& dst, const LocalTensor<T>& src, const RoundMode&
   emulator::Core& core = emulator::Core::Current();
   core.Issue(PIPE_V, "Cast");
   emulator::CheckCast<U, T>(core, roundMode);
-  const std::array<emulator::StridedOperand, 2> operands = {{
+  const std::initializer_list<emulator::StridedOperand> operands = {
       {"dst", dst.view, sizeof(U), repeatParams.dstBlkStride, repeatParams.dstRepStride},
       {"src", src.view, sizeof(T), repeatParams.srcBlkStride, repeatParams.srcRepStride},
-  }};
+  };
   const RoundMode mode = roundMode;
-  emulator::StridedCall(
-      core, emulator::ContiguousMask(core, mask, std::max(sizeof(U), sizeof(T))), repeatTime,
-      operands, [&core, mode](const std::array<uint32_t, 2>& at) {
-        if constexpr (emulator::SupportedModes<U, T>() != 0) {
-          emulator::UbElement<U>(core, at[0]) = emulator::CastElement<U, T>(
-              emulator::UbElement<T>(core, at[1]), mode, core.options().overflow_mode);
-        } else {
-          static_cast<void>(at);
-        }
-      });
+  emulator::StridedCall(core, emulator::ContiguousMask(core, mask, std::max(sizeof(U), sizeof(T))),
+                        repeatTime, operands, [&core, mode](const auto& at) {
+                          if constexpr (emulator::SupportedModes<U, T>() != 0) {
+                            emulator::UbElement<U>(core, at(0)) =
+                                emulator::CastElement<U, T>(emulator::UbElement<T>(core, at(1)),
+                                                            mode, core.options().overflow_mode);
+                          } else {
+                            static_cast<void>(at);
+                          }
+                        });
 }
 
 // The scalar unit's conversions.

@@ -37,8 +37,8 @@ void CheckCompare(Core& core, const AscendC::LocalTensor<U>& dst, AscendC::CMPMO
     core.Fail("`cmpMode` must be EQ for int32_t");
   }
   if (count * sizeof(T) % kRepeatBytes != 0) {
-    core.Fail(Concat("`count` elements must be a multiple of ", kRepeatBytes, " bytes, but are ",
-                     count * sizeof(T)));
+    core.Fail(Concat({"`count` elements must be a multiple of ", kRepeatBytes, " bytes, but are ",
+                      count * sizeof(T)}));
   }
   CheckOperand(core, "dst", dst.view, count / 8);
 }

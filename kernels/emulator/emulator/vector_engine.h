@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <array>
 #include <cstdint>
+#include <initializer_list>
 #include <limits>
 #include <type_traits>
 #include <vector>
@@ -21,7 +22,7 @@ class VectorCall {
  public:
   VectorCall(Core& core, int64_t count, size_t widest_element)
       : core_(core), count_(static_cast<uint64_t>(count)) {
-    if (count < 0) core.Fail(Concat("`count` must not be negative, but is ", count));
+    if (count < 0) core.Fail(Concat({"`count` must not be negative, but is ", count}));
     if (count == 0) return;
     Counters& counters = core.counters();
     ++counters.vector_instructions;
@@ -31,13 +32,11 @@ class VectorCall {
 
   template <typename T>
   void Source(const char* name, const AscendC::LocalTensor<T>& tensor) {
-    CheckOperand(core_, name, tensor.view, count_ * sizeof(T));
-    core_.Read(name, tensor.view.offset, static_cast<uint32_t>(count_ * sizeof(T)));
+    Source(name, tensor.view, static_cast<uint32_t>(sizeof(T)));
   }
   template <typename T>
   void Destination(const char* name, const AscendC::LocalTensor<T>& tensor) {
-    CheckOperand(core_, name, tensor.view, count_ * sizeof(T));
-    core_.Write(name, tensor.view.offset, static_cast<uint32_t>(count_ * sizeof(T)));
+    Destination(name, tensor.view, static_cast<uint32_t>(sizeof(T)));
   }
   // What the instruction touches of two operands may be the same memory if they are of one width;
   // nothing may overlap in part.
@@ -50,10 +49,19 @@ class VectorCall {
   void NoOverlap(const char* name, uint64_t a, uint64_t a_bytes, const char* other, uint64_t b,
                  uint64_t b_bytes) {
     if (count_ == 0 || a >= b + b_bytes || b >= a + a_bytes) return;
-    core_.Fail(name, Concat("overlaps `", other, "` in part"));
+    core_.Fail(name, Concat({"overlaps `", other, "` in part"}));
   }
 
  private:
+  void Source(const char* name, const UbView& view, uint32_t element_bytes) {
+    CheckOperand(core_, name, view, count_ * element_bytes);
+    core_.Read(name, view.offset, static_cast<uint32_t>(count_ * element_bytes));
+  }
+  void Destination(const char* name, const UbView& view, uint32_t element_bytes) {
+    CheckOperand(core_, name, view, count_ * element_bytes);
+    core_.Write(name, view.offset, static_cast<uint32_t>(count_ * element_bytes));
+  }
+
   Core& core_;
   uint64_t count_;
 };
@@ -63,16 +71,14 @@ struct Mask {
   uint64_t low = 0;
   uint64_t high = 0;
 
-  bool Has(uint32_t lane) const {
-    return (((lane < 64 ? low : high) >> (lane % 64)) & 1u) != 0;
-  }
+  bool Has(uint32_t lane) const { return (((lane < 64 ? low : high) >> (lane % 64)) & 1u) != 0; }
 };
 
 inline Mask ContiguousMask(Core& core, uint64_t mask, size_t widest_element) {
   const uint64_t lanes = kRepeatBytes / widest_element;
   if (mask > std::min<uint64_t>(lanes, 128)) {
-    core.Fail(Concat("`mask` must be at most ", lanes, " for elements of ", widest_element,
-                     " bytes, but is ", mask));
+    core.Fail(Concat({"`mask` must be at most ", lanes, " for elements of ", widest_element,
+                      " bytes, but is ", mask}));
   }
   const auto bits = [](uint64_t n) { return n >= 64 ? ~uint64_t{0} : (uint64_t{1} << n) - 1; };
   return Mask{bits(mask), mask > 64 ? bits(mask - 64) : 0};
@@ -124,8 +130,8 @@ class StridedWalk {
         const uint32_t relative = repeat * operand_.repeat_stride * kBlockBytes + runs_[r].offset;
         const uint32_t end = relative + runs_[r].bytes;
         if (end > operand_.view.bytes) {
-          core.Fail(operand_.name, Concat("has ", operand_.view.bytes, " bytes, but ", end,
-                                          " are accessed"));
+          core.Fail(operand_.name,
+                    Concat({"has ", operand_.view.bytes, " bytes, but ", end, " are accessed"}));
         }
         const uint32_t offset = operand_.view.offset + relative;
         begin_ = std::min(begin_, offset);
@@ -158,7 +164,7 @@ class StridedWalk {
     });
     visit(*this, [&](uint32_t block, int32_t who) {
       if (user[block] == 0 || (may_be_same && user[block] == who)) return;
-      core.Fail(operand_.name, Concat("overlaps `", other.operand_.name, "` in part"));
+      core.Fail(operand_.name, Concat({"overlaps `", other.operand_.name, "` in part"}));
     });
   }
 
@@ -179,37 +185,43 @@ class StridedWalk {
   std::array<Run, 128> runs_;
 };
 
-// A high-dimension form. Checks and marks all operands, then calls `element(offsets)` with the UB
-// offset of each operand's element, destination first.
-template <size_t N, typename Element>
-void StridedCall(Core& core, const Mask& mask, uint32_t repeats,
-                 const std::array<StridedOperand, N>& operands, Element element) {
-  if (repeats > 255) core.Fail(Concat("`repeatTime` must be at most 255, but is ", repeats));
-  if (operands[0].block_stride == 0) core.Fail("`dstBlkStride` must not be zero");
+// Checks and marks the operands of a high-dimension form, destination first.
+inline std::vector<StridedWalk> CheckStrided(Core& core, const Mask& mask, uint32_t repeats,
+                                             std::initializer_list<StridedOperand> operands) {
+  const StridedOperand& dst = *operands.begin();
+  if (repeats > 255) core.Fail(Concat({"`repeatTime` must be at most 255, but is ", repeats}));
+  if (dst.block_stride == 0) core.Fail("`dstBlkStride` must not be zero");
   uint32_t widest = 0;
   for (const StridedOperand& operand : operands) {
     widest = std::max(widest, operand.element_bytes);
   }
   std::vector<StridedWalk> walks;
-  walks.reserve(N);
+  walks.reserve(operands.size());
   for (const StridedOperand& operand : operands) {
     walks.emplace_back(core, operand, mask, kRepeatBytes / widest);
   }
-  for (size_t i = 1; i < N; ++i) walks[i].Mark(core, repeats, false);
+  for (size_t i = 1; i < walks.size(); ++i) walks[i].Mark(core, repeats, false);
   walks[0].Mark(core, repeats, true);
-  for (size_t i = 1; i < N; ++i) {
-    walks[0].CheckOverlap(core, repeats, walks[i],
-                          operands[0].element_bytes == operands[i].element_bytes);
+  for (size_t i = 1; i < walks.size(); ++i) {
+    const bool same_width = dst.element_bytes == operands.begin()[i].element_bytes;
+    walks[0].CheckOverlap(core, repeats, walks[i], same_width);
   }
   Counters& counters = core.counters();
   ++counters.vector_instructions;
   counters.vector_repeats += repeats;
   counters.vector_elements += uint64_t{repeats} * walks[0].active();
+  return walks;
+}
+
+// A high-dimension form: after the checks, calls `element(at)`, where at(i) is the UB offset of
+// operand i's element.
+template <typename Element>
+void StridedCall(Core& core, const Mask& mask, uint32_t repeats,
+                 std::initializer_list<StridedOperand> operands, Element element) {
+  const std::vector<StridedWalk> walks = CheckStrided(core, mask, repeats, operands);
   for (uint32_t repeat = 0; repeat < repeats; ++repeat) {
     for (uint32_t index = 0; index < walks[0].active(); ++index) {
-      std::array<uint32_t, N> offsets;
-      for (size_t i = 0; i < N; ++i) offsets[i] = walks[i].Offset(repeat, index);
-      element(offsets);
+      element([&](size_t i) { return walks[i].Offset(repeat, index); });
     }
   }
 }
@@ -223,7 +235,7 @@ T& UbElement(Core& core, uint32_t offset) {
 template <typename T, typename... Allowed>
 void RequireType(Core& core, const char* operand) {
   if constexpr (!IsOneOf<T, Allowed...>()) {
-    core.Fail(operand, Concat("has type ", TypeName<T>(), ", which the 910B doesn't take here"));
+    core.Fail(operand, Concat({"has type ", TypeName<T>(), ", which the 910B doesn't take here"}));
   } else {
     static_cast<void>(core);
     static_cast<void>(operand);

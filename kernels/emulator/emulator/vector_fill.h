@@ -26,18 +26,16 @@ void Duplicate(const LocalTensor<T>& dst, const T& scalarValue, const int32_t& c
 }
 
 template <typename T, bool isSetMask = true>
-void Duplicate(const LocalTensor<T>& dst, const T& scalarValue, uint64_t mask,
-               uint32_t repeatTime, uint16_t dstBlockStride, uint8_t dstRepeatStride) {
+void Duplicate(const LocalTensor<T>& dst, const T& scalarValue, uint64_t mask, uint32_t repeatTime,
+               uint16_t dstBlockStride, uint8_t dstRepeatStride) {
   emulator::Core& core = emulator::Core::Current();
   core.Issue(PIPE_V, "Duplicate");
   emulator::RequireType<T, half, bfloat16_t, int16_t, uint16_t, int32_t, uint32_t, float>(core,
                                                                                           "dst");
-  const std::array<emulator::StridedOperand, 1> operands = {
-      {{"dst", dst.view, sizeof(T), dstBlockStride, dstRepeatStride}}};
-  emulator::StridedCall(core, emulator::ContiguousMask(core, mask, sizeof(T)), repeatTime,
-                        operands, [&](const std::array<uint32_t, 1>& at) {
-                          emulator::UbElement<T>(core, at[0]) = scalarValue;
-                        });
+  const std::initializer_list<emulator::StridedOperand> operands = {
+      {"dst", dst.view, sizeof(T), dstBlockStride, dstRepeatStride}};
+  emulator::StridedCall(core, emulator::ContiguousMask(core, mask, sizeof(T)), repeatTime, operands,
+                        [&](const auto& at) { emulator::UbElement<T>(core, at(0)) = scalarValue; });
 }
 
 // firstValue, firstValue + 1, ...
@@ -62,7 +60,7 @@ void Gather(const LocalTensor<T>& dst, const LocalTensor<T>& src,
   emulator::Core& core = emulator::Core::Current();
   core.Issue(PIPE_V, "Gather");
   emulator::RequireType<T, int16_t, uint16_t, int32_t, uint32_t, float, half, bfloat16_t>(core,
-                                                                                         "src");
+                                                                                          "src");
   emulator::VectorCall call(core, count, sizeof(uint32_t));
   emulator::CheckOperand(core, "src", src.view, 0);
   call.Source("srcOffset", srcOffset);
@@ -71,12 +69,12 @@ void Gather(const LocalTensor<T>& dst, const LocalTensor<T>& src,
   for (uint32_t i = 0; i < count; ++i) {
     const uint64_t at = uint64_t{srcBaseAddr} + offsets[i];
     if (at % sizeof(T) != 0) {
-      core.Fail("srcOffset", emulator::Concat("must count whole elements of ", sizeof(T),
-                                              " bytes, but byte ", at, " is asked for"));
+      core.Fail("srcOffset", emulator::Concat({"must count whole elements of ", sizeof(T),
+                                               " bytes, but byte ", at, " is asked for"}));
     }
     if (at + sizeof(T) > src.view.bytes) {
-      core.Fail("srcOffset", emulator::Concat("points to byte ", at, " of `src`, which has ",
-                                              src.view.bytes));
+      core.Fail("srcOffset",
+                emulator::Concat({"points to byte ", at, " of `src`, which has ", src.view.bytes}));
     }
     core.Read("src", src.view.offset + static_cast<uint32_t>(at), sizeof(T));
     begin = std::min(begin, at);
@@ -88,8 +86,7 @@ void Gather(const LocalTensor<T>& dst, const LocalTensor<T>& src,
   call.NoOverlap("dst", dst.view.offset, bytes, "srcOffset", srcOffset.view.offset,
                  uint64_t{count} * sizeof(uint32_t));
   for (uint32_t i = 0; i < count; ++i) {
-    std::memcpy(dst.Elements() + i, core.Ub(src.view.offset + srcBaseAddr + offsets[i]),
-                sizeof(T));
+    std::memcpy(dst.Elements() + i, core.Ub(src.view.offset + srcBaseAddr + offsets[i]), sizeof(T));
   }
 }
 

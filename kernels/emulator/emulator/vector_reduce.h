@@ -147,8 +147,8 @@ void ReduceSum(const LocalTensor<T>& dst, const LocalTensor<T>& src,
 // High-dimension form: a tree inside each repeat, and trees over the repeats' results.
 template <typename T>
 void ReduceSum(const LocalTensor<T>& dst, const LocalTensor<T>& src,
-               const LocalTensor<T>& sharedTmpBuffer, const int32_t mask,
-               const int32_t repeatTime, const int32_t srcRepStride) {
+               const LocalTensor<T>& sharedTmpBuffer, const int32_t mask, const int32_t repeatTime,
+               const int32_t srcRepStride) {
   emulator::Core& core = emulator::Core::Current();
   core.Issue(PIPE_V, "ReduceSum");
   emulator::RequireType<T, float, half>(core, "src");
@@ -198,8 +198,8 @@ void ReduceMax(const LocalTensor<T>& dst, const LocalTensor<T>& src,
 
 template <typename T>
 void ReduceMax(const LocalTensor<T>& dst, const LocalTensor<T>& src,
-               const LocalTensor<T>& sharedTmpBuffer, const int32_t mask,
-               const int32_t repeatTime, const int32_t srcRepStride, bool calIndex = 0) {
+               const LocalTensor<T>& sharedTmpBuffer, const int32_t mask, const int32_t repeatTime,
+               const int32_t srcRepStride, bool calIndex = 0) {
   emulator::Core& core = emulator::Core::Current();
   core.Issue(PIPE_V, "ReduceMax");
   emulator::RequireType<T, float, half>(core, "src");
@@ -207,15 +207,15 @@ void ReduceMax(const LocalTensor<T>& dst, const LocalTensor<T>& src,
   ++core.counters().vector_instructions;
   emulator::Greatest<T> greatest;
   const auto lanes_per_repeat = static_cast<uint32_t>(emulator::kRepeatBytes / sizeof(T));
-  emulator::ForEachRepeat(
-      core, src, emulator::ContiguousMask(core, static_cast<uint64_t>(mask), sizeof(T)),
-      static_cast<uint32_t>(repeatTime), 1, static_cast<uint32_t>(srcRepStride),
-      [&](uint32_t repeat, T* lanes, uint32_t n) {
-        if (repeat == 0) greatest = emulator::Greatest<T>{lanes[0], 0};
-        for (uint32_t i = 0; i < n; ++i) {
-          greatest.Take(core, lanes[i], repeat * lanes_per_repeat + i);
-        }
-      });
+  emulator::ForEachRepeat(core, src,
+                          emulator::ContiguousMask(core, static_cast<uint64_t>(mask), sizeof(T)),
+                          static_cast<uint32_t>(repeatTime), 1, static_cast<uint32_t>(srcRepStride),
+                          [&](uint32_t repeat, T* lanes, uint32_t n) {
+                            if (repeat == 0) greatest = emulator::Greatest<T>{lanes[0], 0};
+                            for (uint32_t i = 0; i < n; ++i) {
+                              greatest.Take(core, lanes[i], repeat * lanes_per_repeat + i);
+                            }
+                          });
   emulator::MarkReduction<T>(
       core, dst.view, calIndex ? 2 : 1, sharedTmpBuffer.view,
       emulator::ReduceMaxTemporary<T>(static_cast<uint32_t>(repeatTime), calIndex));
@@ -232,7 +232,7 @@ void WholeReduceSum(const LocalTensor<T>& dst, const LocalTensor<T>& src, const 
   core.Issue(PIPE_V, "WholeReduceSum");
   emulator::RequireType<T, float, half>(core, "src");
   if (repeatTime > 255) {
-    core.Fail(emulator::Concat("`repeatTime` must be at most 255, but is ", repeatTime));
+    core.Fail(emulator::Concat({"`repeatTime` must be at most 255, but is ", repeatTime}));
   }
   if (mask <= 0 || repeatTime <= 0) return;
   ++core.counters().vector_instructions;
@@ -261,33 +261,32 @@ void WholeReduceMax(const LocalTensor<T>& dst, const LocalTensor<T>& src, const 
   core.Issue(PIPE_V, "WholeReduceMax");
   emulator::RequireType<T, float, half>(core, "src");
   if (repeatTime > 255) {
-    core.Fail(emulator::Concat("`repeatTime` must be at most 255, but is ", repeatTime));
+    core.Fail(emulator::Concat({"`repeatTime` must be at most 255, but is ", repeatTime}));
   }
   if (order == ReduceOrder::ORDER_ONLY_INDEX) core.Fail("`order` ONLY_INDEX isn't emulated");
   if (mask <= 0 || repeatTime <= 0) return;
   ++core.counters().vector_instructions;
   std::vector<emulator::Greatest<T>> results;
-  emulator::ForEachRepeat(
-      core, src, emulator::ContiguousMask(core, static_cast<uint64_t>(mask), sizeof(T)),
-      static_cast<uint32_t>(repeatTime), static_cast<uint32_t>(srcBlkStride),
-      static_cast<uint32_t>(srcRepStride), [&](uint32_t, T* lanes, uint32_t n) {
-        emulator::Greatest<T> greatest{lanes[0], 0};
-        for (uint32_t i = 1; i < n; ++i) greatest.Take(core, lanes[i], i);
-        results.push_back(greatest);
-      });
+  emulator::ForEachRepeat(core, src,
+                          emulator::ContiguousMask(core, static_cast<uint64_t>(mask), sizeof(T)),
+                          static_cast<uint32_t>(repeatTime), static_cast<uint32_t>(srcBlkStride),
+                          static_cast<uint32_t>(srcRepStride), [&](uint32_t, T* lanes, uint32_t n) {
+                            emulator::Greatest<T> greatest{lanes[0], 0};
+                            for (uint32_t i = 1; i < n; ++i) greatest.Take(core, lanes[i], i);
+                            results.push_back(greatest);
+                          });
   const bool pair = order != ReduceOrder::ORDER_ONLY_VALUE;
   const uint32_t width = pair ? 2 : 1;
   const uint32_t stride = static_cast<uint32_t>(dstRepStride) * width;
   const auto size = static_cast<uint32_t>(sizeof(T));
-  emulator::CheckOperand(core, "dst", dst.view,
-                         ((results.size() - 1) * stride + width) * sizeof(T), width * size);
+  emulator::CheckOperand(core, "dst", dst.view, ((results.size() - 1) * stride + width) * sizeof(T),
+                         width * size);
   const bool index_first = order == ReduceOrder::ORDER_INDEX_VALUE;
   for (uint32_t i = 0; i < results.size(); ++i) {
     core.Write("dst", dst.view.offset + i * stride * size, width * size);
     dst.Elements()[i * stride + (index_first ? 1 : 0)] = results[i].value;
     if (pair) {
-      dst.Elements()[i * stride + (index_first ? 0 : 1)] =
-          emulator::IndexBits<T>(results[i].index);
+      dst.Elements()[i * stride + (index_first ? 0 : 1)] = emulator::IndexBits<T>(results[i].index);
     }
   }
 }

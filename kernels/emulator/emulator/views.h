@@ -32,11 +32,11 @@ inline void CheckOperand(Core& core, const char* operand, const UbView& view, ui
                          uint32_t alignment = kBlockBytes) {
   CheckLive(core, operand, view);
   if (view.offset % alignment != 0) {
-    core.Fail(operand, Concat("must start at a multiple of ", alignment, " bytes in UB, but is at ",
-                              view.offset));
+    core.Fail(operand, Concat({"must start at a multiple of ", alignment,
+                               " bytes in UB, but is at ", view.offset}));
   }
   if (bytes > view.bytes) {
-    core.Fail(operand, Concat("has ", view.bytes, " bytes, but ", bytes, " are accessed"));
+    core.Fail(operand, Concat({"has ", view.bytes, " bytes, but ", bytes, " are accessed"}));
   }
 }
 
@@ -57,17 +57,17 @@ inline uint64_t CheckGm(Core& core, const char* operand, const GmView& view, uin
   if (view.region == nullptr) core.Fail(operand, "points into no GM tensor of this launch");
   const std::string& name = view.region->name;
   if (view.bytes >= 0 && from + bytes > static_cast<uint64_t>(view.bytes)) {
-    core.Fail(operand, Concat("is a GlobalTensor of ", view.bytes, " bytes over GM `", name,
-                              "`, but bytes [", from, ", ", from + bytes, ") are accessed"));
+    core.Fail(operand, Concat({"is a GlobalTensor of ", view.bytes, " bytes over GM `", name,
+                               "`, but bytes [", from, ", ", from + bytes, ") are accessed"}));
   }
   const int64_t start = view.data() - view.region->data + static_cast<int64_t>(from);
   const int64_t end = start + static_cast<int64_t>(bytes);
   if (start < 0 || end > static_cast<int64_t>(view.region->bytes)) {
-    core.Fail(operand, Concat("covers bytes [", start, ", ", end, ") of GM `", name,
-                              "`, which has ", view.region->bytes));
+    core.Fail(operand, Concat({"covers bytes [", start, ", ", end, ") of GM `", name,
+                               "`, which has ", view.region->bytes}));
   }
   if (write && view.region->access == Access::kInput) {
-    core.Fail(operand, Concat("writes GM `", name, "`, which is an input"));
+    core.Fail(operand, Concat({"writes GM `", name, "`, which is an input"}));
   }
   return static_cast<uint64_t>(start);
 }
@@ -75,7 +75,7 @@ inline uint64_t CheckGm(Core& core, const char* operand, const GmView& view, uin
 // Fails with the shadow's complaint, if it has one.
 inline void RequireGm(Core& core, const char* operand, const GmRegion& region,
                       const std::string& problem) {
-  if (!problem.empty()) core.Fail(operand, Concat("(GM `", region.name, "`) ", problem));
+  if (!problem.empty()) core.Fail(operand, Concat({"(GM `", region.name, "`) ", problem}));
 }
 
 }  // namespace emulator

@@ -100,15 +100,15 @@ inline void CheckRule(Report (*run)(bool), const char* message) {
   ExpectOk(run(false));
 }
 
-#define CASE(name)                                              \
-  static void name();                                           \
+#define CASE(name)                                                 \
+  static void name();                                              \
   static const harness::Registration kRegister##name(#name, name); \
   static void name()
 
-#define RULE(name, message)                                                               \
-  static harness::Report name(bool broken);                                               \
-  static const harness::Registration kRegister##name(                                     \
-      #name, [] { harness::CheckRule(name, message); }, message);                         \
+#define RULE(name, message)                                       \
+  static harness::Report name(bool broken);                       \
+  static const harness::Registration kRegister##name(             \
+      #name, [] { harness::CheckRule(name, message); }, message); \
   static harness::Report name([[maybe_unused]] bool broken)
 
 inline int Main(int argc, char** argv) {
@@ -186,9 +186,11 @@ struct Scratch {
 
 // Runs `body(out, in...)` on UB tensors filled from the vectors and returns the first
 // `out_count` elements of `out`.
-template <typename U, typename T, typename Body>
-std::vector<U> Compute(const std::vector<std::vector<T>>& inputs, uint32_t out_count, Body body,
-                       LaunchOptions options = LaunchOptions()) {
+template <typename U, typename T>
+using UbBody = std::function<void(LocalTensor<U>&, std::vector<LocalTensor<T>>&)>;
+template <typename U, typename T>
+std::vector<U> Compute(const std::vector<std::vector<T>>& inputs, uint32_t out_count,
+                       const UbBody<U, T>& body, LaunchOptions options = LaunchOptions()) {
   GlobalMemory memory;
   std::vector<GM_ADDR> addresses;
   for (size_t i = 0; i < inputs.size(); ++i) {

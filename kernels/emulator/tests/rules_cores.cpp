@@ -87,8 +87,7 @@ RULE(WriteWhatOthersRead,
       3, Synchronised(3));
 }
 
-RULE(SyncAllKernelType,
-     "SyncAll: a pure vector kernel must be declared KERNEL_TYPE_MIX_AIV_1_0.") {
+RULE(SyncAllKernelType, "SyncAll: a pure vector kernel must be declared KERNEL_TYPE_MIX_AIV_1_0.") {
   return RunXy(
       [=](GM_ADDR, GM_ADDR) {
         if (!broken) KERNEL_TASK_TYPE_DEFAULT(KERNEL_TYPE_MIX_AIV_1_0);
@@ -97,8 +96,7 @@ RULE(SyncAllKernelType,
       2, Synchronised());
 }
 
-RULE(SyncAllScheduleMode,
-     "SyncAll: the tiling must call SetScheduleMode(1), but the mode is 0.") {
+RULE(SyncAllScheduleMode, "SyncAll: the tiling must call SetScheduleMode(1), but the mode is 0.") {
   LaunchOptions options;
   options.schedule_mode = broken ? 0 : 1;
   return RunXy(
@@ -119,8 +117,7 @@ RULE(SyncAllTooManyCores,
       broken ? 41 : 40, Synchronised());
 }
 
-RULE(SyncAllSkipped,
-     "SyncAll: core 2 ended without it, so the others wait for ever.") {
+RULE(SyncAllSkipped, "SyncAll: core 2 ended without it, so the others wait for ever.") {
   return RunXy(
       [=](GM_ADDR, GM_ADDR) {
         DeclareMixed();

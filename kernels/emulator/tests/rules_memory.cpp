@@ -31,8 +31,7 @@ RULE(EmptyBuffer, "TPipe::InitBuffer: `len` must be above zero.") {
   });
 }
 
-RULE(TooManyAllocated,
-     "TQue::AllocTensor: at most 8 tensors of one position may be allocated.") {
+RULE(TooManyAllocated, "TQue::AllocTensor: at most 8 tensors of one position may be allocated.") {
   return RunXy([=](GM_ADDR, GM_ADDR) {
     TPipe pipe;
     TQue<TPosition::VECIN, 1> queue;
@@ -45,14 +44,15 @@ RULE(TooManyAllocated,
 
 RULE(SecondPipe, "TPipe: a kernel may have one TPipe at a time.") {
   return RunXy([=](GM_ADDR, GM_ADDR) {
-    { TPipe first; }
+    {
+      TPipe first;
+    }
     TPipe second;
     if (broken) TPipe third;
   });
 }
 
-RULE(VectorAlignment,
-     "Adds: `dst` must start at a multiple of 32 bytes in UB, but is at 132.") {
+RULE(VectorAlignment, "Adds: `dst` must start at a multiple of 32 bytes in UB, but is at 132.") {
   return RunXy([=](GM_ADDR, GM_ADDR) {
     Scratch<float, 2> ub(32);
     Duplicate(ub[0], 1.0f, 32);
@@ -187,8 +187,7 @@ RULE(UnknownPadding, "Exp: `src` reads UB bytes that were never written.") {
   });
 }
 
-RULE(GmReadPastEnd,
-     "DataCopyPad: `src` covers bytes [4032, 4100) of GM `x`, which has 4096.") {
+RULE(GmReadPastEnd, "DataCopyPad: `src` covers bytes [4032, 4100) of GM `x`, which has 4096.") {
   return RunXy([=](GM_ADDR x, GM_ADDR) {
     Scratch<float, 1> ub(32);
     DataCopyPad(ub[0], Gm<float>(x)[1008], DataCopyExtParams{1, broken ? 68u : 64u, 0, 0, 0},
@@ -225,8 +224,7 @@ RULE(GlobalTensorSize,
 
 RULE(GmScalarPastEnd,
      "GlobalTensor::GetValue: `this` covers bytes [4096, 4100) of GM `x`, which has 4096.") {
-  return RunXy(
-      [=](GM_ADDR x, GM_ADDR) { Gm<float>(x).GetValue(broken ? 1024 : 1023); });
+  return RunXy([=](GM_ADDR x, GM_ADDR) { Gm<float>(x).GetValue(broken ? 1024 : 1023); });
 }
 
 RULE(GmUnknown, "DataCopy: `src` points into no GM tensor of this launch.") {

@@ -20,8 +20,7 @@ const DataCopyPadExtParams<float> kNoPadding{};
 
 }  // namespace
 
-RULE(CopyLength,
-     "DataCopy: the length must be a multiple of 32 bytes, but is 36.") {
+RULE(CopyLength, "DataCopy: the length must be a multiple of 32 bytes, but is 36.") {
   return OnOnes<float, 1>(32, [=](auto& ub, GM_ADDR x) {
     Sync<HardEvent::V_MTE2>();
     DataCopy(ub[0], Gm<float>(x), broken ? 9 : 8);
@@ -75,9 +74,8 @@ RULE(LnType, "Ln: `src` has type int32_t, which the 910B doesn't take here.") {
 }
 
 RULE(AddType, "Add: `src0` has type bfloat16_t, which the 910B doesn't take here.") {
-  return broken
-             ? OnOnes<bfloat16_t, 2>(32, [](auto& ub, GM_ADDR) { Add(ub[1], ub[0], ub[0], 32); })
-             : OnOnes<int32_t, 2>(32, [](auto& ub, GM_ADDR) { Add(ub[1], ub[0], ub[0], 32); });
+  return broken ? OnOnes<bfloat16_t, 2>(32, [](auto& ub, GM_ADDR) { Add(ub[1], ub[0], ub[0], 32); })
+                : OnOnes<int32_t, 2>(32, [](auto& ub, GM_ADDR) { Add(ub[1], ub[0], ub[0], 32); });
 }
 
 RULE(DivType, "Div: `src0` has type int32_t, which the 910B doesn't take here.") {
@@ -92,17 +90,16 @@ RULE(AddsType, "Adds: `src` has type bfloat16_t, which the 910B doesn't take her
 }
 
 RULE(ReduceMaxType, "ReduceMax: `src` has type int32_t, which the 910B doesn't take here.") {
-  return broken ? OnOnes<int32_t, 3>(
-                      64, [](auto& ub, GM_ADDR) { ReduceMax(ub[1], ub[0], ub[2], 64); })
-                : OnOnes<half, 3>(64,
-                                  [](auto& ub, GM_ADDR) { ReduceMax(ub[1], ub[0], ub[2], 64); });
+  return broken
+             ? OnOnes<int32_t, 3>(64, [](auto& ub, GM_ADDR) { ReduceMax(ub[1], ub[0], ub[2], 64); })
+             : OnOnes<half, 3>(64, [](auto& ub, GM_ADDR) { ReduceMax(ub[1], ub[0], ub[2], 64); });
 }
 
 RULE(ReduceSumType, "ReduceSum: `src` has type bfloat16_t, which the 910B doesn't take here.") {
-  return broken ? OnOnes<bfloat16_t, 3>(
-                      64, [](auto& ub, GM_ADDR) { ReduceSum(ub[1], ub[0], ub[2], 64); })
-                : OnOnes<float, 3>(64,
-                                   [](auto& ub, GM_ADDR) { ReduceSum(ub[1], ub[0], ub[2], 64); });
+  return broken
+             ? OnOnes<bfloat16_t, 3>(64,
+                                     [](auto& ub, GM_ADDR) { ReduceSum(ub[1], ub[0], ub[2], 64); })
+             : OnOnes<float, 3>(64, [](auto& ub, GM_ADDR) { ReduceSum(ub[1], ub[0], ub[2], 64); });
 }
 
 RULE(SelectType, "Select: `src0` has type int32_t, which the 910B doesn't take here.") {
@@ -142,8 +139,7 @@ RULE(CompareBits, "Compare: `dst` has 32 bytes, but 40 are accessed.") {
   });
 }
 
-RULE(SelectReserve,
-     "Select: `selMode` 1 and 2 need 8192 bytes of UB left free, but 8160 are.") {
+RULE(SelectReserve, "Select: `selMode` 1 and 2 need 8192 bytes of UB left free, but 8160 are.") {
   return RunXy([=](GM_ADDR, GM_ADDR) {
     TPipe pipe;
     TBuf<> values, bits, rest;
@@ -186,21 +182,19 @@ RULE(SelectScalarMode,
 
 // 9 repeats leave 18 values, which take three blocks of 32 bytes.
 RULE(ReduceMaxTemporary, "ReduceMax: `sharedTmpBuffer` has 64 bytes, but 96 are accessed.") {
-  return OnOnes<float, 3>(576, [=](auto& ub, GM_ADDR) {
-    ReduceMax(ub[1], ub[0], ub[2][broken ? 560 : 552], 576);
-  });
+  return OnOnes<float, 3>(
+      576, [=](auto& ub, GM_ADDR) { ReduceMax(ub[1], ub[0], ub[2][broken ? 560 : 552], 576); });
 }
 
 RULE(ReduceMaxIndexTemporary, "ReduceMax: `sharedTmpBuffer` has 32 bytes, but 64 are accessed.") {
-  return OnOnes<float, 3>(64, [=](auto& ub, GM_ADDR) {
-    ReduceMax(ub[1], ub[0], ub[2][broken ? 56 : 48], 64, true);
-  });
+  return OnOnes<float, 3>(
+      64, [=](auto& ub, GM_ADDR) { ReduceMax(ub[1], ub[0], ub[2][broken ? 56 : 48], 64, true); });
 }
 
-RULE(ReduceMaxAlignment, "ReduceMax: `dst` must start at a multiple of 8 bytes in UB, but is at 260.") {
-  return OnOnes<float, 3>(64, [=](auto& ub, GM_ADDR) {
-    ReduceMax(ub[1][broken ? 1 : 2], ub[0], ub[2], 64, true);
-  });
+RULE(ReduceMaxAlignment,
+     "ReduceMax: `dst` must start at a multiple of 8 bytes in UB, but is at 260.") {
+  return OnOnes<float, 3>(
+      64, [=](auto& ub, GM_ADDR) { ReduceMax(ub[1][broken ? 1 : 2], ub[0], ub[2], 64, true); });
 }
 
 RULE(RepeatTimes, "Adds: `repeatTime` must be at most 255, but is 256.") {
@@ -237,15 +231,13 @@ RULE(StridedBeyondTensor, "Exp: `src` has 512 bytes, but 544 are accessed.") {
 }
 
 RULE(PartialOverlap, "Adds: `dst` overlaps `src` in part.") {
-  return OnOnes<float, 1>(64, [=](auto& ub, GM_ADDR) {
-    Adds(ub[0][broken ? 8 : 32], ub[0], 1.0f, 32);
-  });
+  return OnOnes<float, 1>(
+      64, [=](auto& ub, GM_ADDR) { Adds(ub[0][broken ? 8 : 32], ub[0], 1.0f, 32); });
 }
 
 RULE(PartialOverlapOfSecond, "Add: `dst` overlaps `src1` in part.") {
-  return OnOnes<float, 2>(64, [=](auto& ub, GM_ADDR) {
-    Add(ub[0][8], ub[1], ub[0][broken ? 0 : 8], 32);
-  });
+  return OnOnes<float, 2>(
+      64, [=](auto& ub, GM_ADDR) { Add(ub[0][8], ub[1], ub[0][broken ? 0 : 8], 32); });
 }
 
 // The second repeat would read what the first one wrote.
@@ -344,8 +336,8 @@ RULE(AtomicNeverWritten,
      "DataCopy: `dst` (GM `sums`) is added to, but neither the host nor the kernel has written "
      "it.") {
   GlobalMemory memory;
-  const GM_ADDR sums = broken ? memory.Output("sums", 32)
-                              : memory.InOut("sums", std::vector<float>(8, 1.0f));
+  const GM_ADDR sums =
+      broken ? memory.Output("sums", 32) : memory.InOut("sums", std::vector<float>(8, 1.0f));
   return Launch(
       [=](GM_ADDR y) {
         Scratch<float, 1> ub(8);
@@ -358,8 +350,7 @@ RULE(AtomicNeverWritten,
       memory, 1, 0, sums);
 }
 
-RULE(TilingSize,
-     "GET_TILING_DATA_WITH_STRUCT: the struct has 16 bytes, but GM `tiling` has 12.") {
+RULE(TilingSize, "GET_TILING_DATA_WITH_STRUCT: the struct has 16 bytes, but GM `tiling` has 12.") {
   struct Tiling {
     uint32_t rows, columns, blank, flags;
   };

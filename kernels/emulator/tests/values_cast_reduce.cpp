@@ -14,8 +14,7 @@ template <typename U, typename T>
 std::vector<U> CastAll(const std::vector<T>& values, RoundMode mode,
                        LaunchOptions options = LaunchOptions()) {
   const auto n = static_cast<uint32_t>(values.size());
-  return Compute<U, T>({values}, n, [=](auto& to, auto& in) { Cast(to, in[0], mode, n); },
-                       options);
+  return Compute<U, T>({values}, n, [=](auto& to, auto& in) { Cast(to, in[0], mode, n); }, options);
 }
 
 std::vector<half> ToHalf(const Floats& values) {
@@ -32,9 +31,8 @@ LocalTensor<T> Spare(const LocalTensor<T>& to) {
 
 float Sum(const Floats& values) {
   const auto n = static_cast<int32_t>(values.size());
-  return Compute<float, float>({values}, 1, [=](auto& to, auto& in) {
-    ReduceSum(to, in[0], Spare(to), n);
-  })[0];
+  return Compute<float, float>({values}, 1,
+                               [=](auto& to, auto& in) { ReduceSum(to, in[0], Spare(to), n); })[0];
 }
 
 }  // namespace
@@ -44,9 +42,9 @@ CASE(CastFloatToHalf) {
   const float tie = 0.5f + 0x1p-12f, up = 0.5f + 0x1p-11f;
   const Floats in{tie, -tie, 0.5f};
   const std::pair<RoundMode, Floats> expected[] = {
-      {RoundMode::CAST_NONE, {0.5f, -0.5f, 0.5f}},  {RoundMode::CAST_RINT, {0.5f, -0.5f, 0.5f}},
-      {RoundMode::CAST_FLOOR, {0.5f, -up, 0.5f}},   {RoundMode::CAST_CEIL, {up, -0.5f, 0.5f}},
-      {RoundMode::CAST_ROUND, {up, -up, 0.5f}},     {RoundMode::CAST_TRUNC, {0.5f, -0.5f, 0.5f}},
+      {RoundMode::CAST_NONE, {0.5f, -0.5f, 0.5f}}, {RoundMode::CAST_RINT, {0.5f, -0.5f, 0.5f}},
+      {RoundMode::CAST_FLOOR, {0.5f, -up, 0.5f}},  {RoundMode::CAST_CEIL, {up, -0.5f, 0.5f}},
+      {RoundMode::CAST_ROUND, {up, -up, 0.5f}},    {RoundMode::CAST_TRUNC, {0.5f, -0.5f, 0.5f}},
       {RoundMode::CAST_ODD, {up, -up, 0.5f}}};
   for (const auto& [mode, values] : expected) {
     ExpectValues(CastAll<half>(in, mode), values, emulator::RoundModeName(mode));
@@ -57,10 +55,11 @@ CASE(CastFloatToBfloat16) {
   // Above and at the middle of 0.5 and its successor 0.5 + 2^-8.
   const float above = 0.5f + 0x1p-9f + 0x1p-11f, tie = 0.5f + 0x1p-9f, up = 0.5f + 0x1p-8f;
   const Floats in{above, tie, -above};
-  const std::pair<RoundMode, Floats> expected[] = {
-      {RoundMode::CAST_RINT, {up, 0.5f, -up}},      {RoundMode::CAST_FLOOR, {0.5f, 0.5f, -up}},
-      {RoundMode::CAST_CEIL, {up, up, -0.5f}},      {RoundMode::CAST_ROUND, {up, up, -up}},
-      {RoundMode::CAST_TRUNC, {0.5f, 0.5f, -0.5f}}};
+  const std::pair<RoundMode, Floats> expected[] = {{RoundMode::CAST_RINT, {up, 0.5f, -up}},
+                                                   {RoundMode::CAST_FLOOR, {0.5f, 0.5f, -up}},
+                                                   {RoundMode::CAST_CEIL, {up, up, -0.5f}},
+                                                   {RoundMode::CAST_ROUND, {up, up, -up}},
+                                                   {RoundMode::CAST_TRUNC, {0.5f, 0.5f, -0.5f}}};
   for (const auto& [mode, values] : expected) {
     ExpectValues(CastAll<bfloat16_t>(in, mode), values, emulator::RoundModeName(mode));
   }
@@ -69,8 +68,10 @@ CASE(CastFloatToBfloat16) {
 CASE(CastFloatToInteger) {
   const Floats in{2.5f, -2.5f, 3.5f, -0.4f};
   const std::pair<RoundMode, std::vector<int>> expected[] = {
-      {RoundMode::CAST_RINT, {2, -2, 4, 0}},   {RoundMode::CAST_FLOOR, {2, -3, 3, -1}},
-      {RoundMode::CAST_CEIL, {3, -2, 4, 0}},   {RoundMode::CAST_ROUND, {3, -3, 4, 0}},
+      {RoundMode::CAST_RINT, {2, -2, 4, 0}},
+      {RoundMode::CAST_FLOOR, {2, -3, 3, -1}},
+      {RoundMode::CAST_CEIL, {3, -2, 4, 0}},
+      {RoundMode::CAST_ROUND, {3, -3, 4, 0}},
       {RoundMode::CAST_TRUNC, {2, -2, 3, 0}}};
   for (const auto& [mode, values] : expected) {
     ExpectValues(CastAll<int32_t>(in, mode), values, emulator::RoundModeName(mode));
@@ -94,8 +95,8 @@ CASE(CastOverflow) {
   const Floats in{65520.0f, -1e6f, kInf, kNaN, 65519.0f};
   ExpectValues(CastAll<half>(in, RoundMode::CAST_RINT), Floats{kInf, -kInf, kInf, kNaN, 65504.0f},
                "half");
-  ExpectValues(CastAll<half>(in, RoundMode::CAST_ROUND),
-               Floats{kInf, -kInf, kInf, kNaN, 65504.0f}, "half, CAST_ROUND");
+  ExpectValues(CastAll<half>(in, RoundMode::CAST_ROUND), Floats{kInf, -kInf, kInf, kNaN, 65504.0f},
+               "half, CAST_ROUND");
   ExpectValues(CastAll<bfloat16_t>(Floats{kInf, kNaN, 3.4e38f}, RoundMode::CAST_RINT),
                Floats{kInf, kNaN, kInf}, "bfloat16_t");
   LaunchOptions options;
@@ -107,10 +108,10 @@ CASE(CastOverflow) {
 CASE(CastSubnormals) {
   // The least half is 2^-24.
   const Floats in{0x1p-24f, 0x1p-25f, 0x1.8p-24f, -0x1p-26f};
-  ExpectValues(CastAll<half>(in, RoundMode::CAST_RINT),
-               Floats{0x1p-24f, 0.0f, 0x1p-23f, 0.0f}, "CAST_RINT");
-  ExpectValues(CastAll<half>(in, RoundMode::CAST_CEIL),
-               Floats{0x1p-24f, 0x1p-24f, 0x1p-23f, 0.0f}, "CAST_CEIL");
+  ExpectValues(CastAll<half>(in, RoundMode::CAST_RINT), Floats{0x1p-24f, 0.0f, 0x1p-23f, 0.0f},
+               "CAST_RINT");
+  ExpectValues(CastAll<half>(in, RoundMode::CAST_CEIL), Floats{0x1p-24f, 0x1p-24f, 0x1p-23f, 0.0f},
+               "CAST_CEIL");
   ExpectValues(CastAll<half>(in, RoundMode::CAST_FLOOR),
                Floats{0x1p-24f, 0.0f, 0x1p-24f, -0x1p-24f}, "CAST_FLOOR");
 }
@@ -180,9 +181,8 @@ CASE(ReduceSumStrided) {
   values[0] = 16777216.0f;
   values[128] = 1.0f;
   values[192] = 1.0f;
-  const auto out = Compute<float, float>({values}, 1, [](auto& to, auto& in) {
-    ReduceSum(to, in[0], Spare(to), 64, 4, 8);
-  });
+  const auto out = Compute<float, float>(
+      {values}, 1, [](auto& to, auto& in) { ReduceSum(to, in[0], Spare(to), 64, 4, 8); });
   ExpectEqual(out[0], 16777218.0f, "sum");
 }
 
@@ -190,16 +190,14 @@ CASE(ReduceMaxValues) {
   Floats values(130, -5.0f);
   values[77] = 4.0f;
   values[100] = 4.0f;
-  const auto out = Compute<float, float>({values}, 2, [](auto& to, auto& in) {
-    ReduceMax(to, in[0], Spare(to), 130, true);
-  });
+  const auto out = Compute<float, float>(
+      {values}, 2, [](auto& to, auto& in) { ReduceMax(to, in[0], Spare(to), 130, true); });
   ExpectEqual(out[0], 4.0f, "maximum");
   uint32_t index;
   std::memcpy(&index, &out[1], sizeof(index));
   ExpectEqual(index, 77u, "first index");
-  const auto strided = Compute<float, float>({values}, 1, [](auto& to, auto& in) {
-    ReduceMax(to, in[0], Spare(to), 8, 2, 8);
-  });
+  const auto strided = Compute<float, float>(
+      {values}, 1, [](auto& to, auto& in) { ReduceMax(to, in[0], Spare(to), 8, 2, 8); });
   ExpectEqual(strided[0], -5.0f, "masked maximum");
   ExpectValues(Compute<half, half>({ToHalf({-kInf, -2.0f, -3.0f})}, 1,
                                    [](auto& to, auto& in) { ReduceMax(to, in[0], Spare(to), 3); }),
@@ -212,17 +210,15 @@ CASE(WholeReduceValues) {
   for (size_t row = 0; row < 3; ++row) {
     for (size_t i = 0; i < 24; ++i) rows[row * 32 + i] = static_cast<float>(row * 10 + i % 7);
   }
-  const auto sums = Compute<float, float>({rows}, 3, [](auto& to, auto& in) {
-    WholeReduceSum(to, in[0], 24, 3, 1, 1, 4);
-  });
+  const auto sums = Compute<float, float>(
+      {rows}, 3, [](auto& to, auto& in) { WholeReduceSum(to, in[0], 24, 3, 1, 1, 4); });
   ExpectValues(sums, Floats{66.0f, 306.0f, 546.0f}, "sums");
   const auto greatest = Compute<float, float>({rows}, 3, [](auto& to, auto& in) {
     WholeReduceMax(to, in[0], 24, 3, 1, 1, 4, ReduceOrder::ORDER_ONLY_VALUE);
   });
   ExpectValues(greatest, Floats{6.0f, 16.0f, 26.0f}, "maxima");
-  const auto pairs = Compute<float, float>({rows}, 6, [](auto& to, auto& in) {
-    WholeReduceMax(to, in[0], 24, 3, 1, 1, 4);
-  });
+  const auto pairs = Compute<float, float>(
+      {rows}, 6, [](auto& to, auto& in) { WholeReduceMax(to, in[0], 24, 3, 1, 1, 4); });
   uint32_t index;
   std::memcpy(&index, &pairs[3], sizeof(index));
   ExpectEqual(pairs[2], 16.0f, "second maximum");

@@ -50,9 +50,8 @@ void CheckUnary(const Floats& a, const Floats& expected, Count count, Strided st
                expected, "mask");
   ExpectValues(Compute<float, float>({a}, n, [&](auto& to, auto& in) { bits(to, in, n); }),
                expected, "mask bit by bit");
-  ExpectValues(
-      Compute<half, half>({ToHalf(a)}, n, [&](auto& to, auto& in) { count(to, in, n); }),
-      ToHalf(expected), "half");
+  ExpectValues(Compute<half, half>({ToHalf(a)}, n, [&](auto& to, auto& in) { count(to, in, n); }),
+               ToHalf(expected), "half");
 }
 
 #define BINARY_CASE(Name, a, b, ...)                                                          \
@@ -68,36 +67,36 @@ void CheckUnary(const Floats& a, const Floats& expected, Count count, Strided st
         });                                                                                   \
   }
 
-#define UNARY_CASE(Name, a, ...)                                                              \
-  CASE(Name##Values) {                                                                        \
-    CheckUnary(                                                                               \
-        a, __VA_ARGS__, [](auto& to, auto& in, uint32_t n) { Name(to, in[0], n); },           \
-        [](auto& to, auto& in, uint32_t n) {                                                  \
-          Name(to, in[0], uint64_t{n}, 1, UnaryRepeatParams{1, 1, 8, 8});                     \
-        },                                                                                    \
-        [](auto& to, auto& in, uint32_t n) {                                                  \
-          const uint64_t mask[2] = {(uint64_t{1} << n) - 1, 0};                               \
-          Name(to, in[0], mask, 1, UnaryRepeatParams{1, 1, 8, 8});                            \
-        });                                                                                   \
+#define UNARY_CASE(Name, a, ...)                                                    \
+  CASE(Name##Values) {                                                              \
+    CheckUnary(                                                                     \
+        a, __VA_ARGS__, [](auto& to, auto& in, uint32_t n) { Name(to, in[0], n); }, \
+        [](auto& to, auto& in, uint32_t n) {                                        \
+          Name(to, in[0], uint64_t{n}, 1, UnaryRepeatParams{1, 1, 8, 8});           \
+        },                                                                          \
+        [](auto& to, auto& in, uint32_t n) {                                        \
+          const uint64_t mask[2] = {(uint64_t{1} << n) - 1, 0};                     \
+          Name(to, in[0], mask, 1, UnaryRepeatParams{1, 1, 8, 8});                  \
+        });                                                                         \
   }
 
-#define SCALAR_CASE(Name, a, scalar, ...)                                                     \
-  CASE(Name##Values) {                                                                        \
-    CheckUnary(                                                                               \
-        a, __VA_ARGS__,                                                                       \
-        [](auto& to, auto& in, uint32_t n) {                                                  \
-          using T = std::decay_t<decltype(in[0].GetValue(0))>;                                \
-          Name(to, in[0], static_cast<T>(scalar), n);                                         \
-        },                                                                                    \
-        [](auto& to, auto& in, uint32_t n) {                                                  \
-          using T = std::decay_t<decltype(in[0].GetValue(0))>;                                \
+#define SCALAR_CASE(Name, a, scalar, ...)                                                         \
+  CASE(Name##Values) {                                                                            \
+    CheckUnary(                                                                                   \
+        a, __VA_ARGS__,                                                                           \
+        [](auto& to, auto& in, uint32_t n) {                                                      \
+          using T = std::decay_t<decltype(in[0].GetValue(0))>;                                    \
+          Name(to, in[0], static_cast<T>(scalar), n);                                             \
+        },                                                                                        \
+        [](auto& to, auto& in, uint32_t n) {                                                      \
+          using T = std::decay_t<decltype(in[0].GetValue(0))>;                                    \
           Name(to, in[0], static_cast<T>(scalar), uint64_t{n}, 1, UnaryRepeatParams{1, 1, 8, 8}); \
-        },                                                                                    \
-        [](auto& to, auto& in, uint32_t n) {                                                  \
-          using T = std::decay_t<decltype(in[0].GetValue(0))>;                                \
-          const uint64_t mask[2] = {(uint64_t{1} << n) - 1, 0};                               \
-          Name(to, in[0], static_cast<T>(scalar), mask, 1, UnaryRepeatParams{1, 1, 8, 8});    \
-        });                                                                                   \
+        },                                                                                        \
+        [](auto& to, auto& in, uint32_t n) {                                                      \
+          using T = std::decay_t<decltype(in[0].GetValue(0))>;                                    \
+          const uint64_t mask[2] = {(uint64_t{1} << n) - 1, 0};                                   \
+          Name(to, in[0], static_cast<T>(scalar), mask, 1, UnaryRepeatParams{1, 1, 8, 8});        \
+        });                                                                                       \
   }
 
 const Floats kA{1.0f, -2.5f, 8.0f, 0.0f, 0.5f, kInf};
@@ -124,12 +123,12 @@ UNARY_CASE(Relu, (Floats{-1.5f, 2.0f, 0.0f, kInf}), Floats{0.0f, 2.0f, 0.0f, kIn
 
 CASE(IntegerArithmetic) {
   const std::vector<int32_t> a{7, -3, 2147483647}, b{2, 5, 1};
-  ExpectValues(Compute<int32_t, int32_t>({a, b}, 3,
-                                         [](auto& to, auto& in) { Add(to, in[0], in[1], 3); }),
-               std::vector<int64_t>{9, 2, -2147483648LL}, "int32_t sum wraps");
-  ExpectValues(Compute<int32_t, int32_t>({a, b}, 3,
-                                         [](auto& to, auto& in) { Max(to, in[0], in[1], 3); }),
-               std::vector<int32_t>{7, 5, 2147483647}, "int32_t maximum");
+  ExpectValues(
+      Compute<int32_t, int32_t>({a, b}, 3, [](auto& to, auto& in) { Add(to, in[0], in[1], 3); }),
+      std::vector<int64_t>{9, 2, -2147483648LL}, "int32_t sum wraps");
+  ExpectValues(
+      Compute<int32_t, int32_t>({a, b}, 3, [](auto& to, auto& in) { Max(to, in[0], in[1], 3); }),
+      std::vector<int32_t>{7, 5, 2147483647}, "int32_t maximum");
 }
 
 CASE(HalfRoundsEachResult) {
@@ -239,9 +238,9 @@ CASE(DuplicateValues) {
 }
 
 CASE(CreateVecIndexValues) {
-  ExpectValues(Compute<int32_t, float>(
-                   {}, 4, [](auto& to, auto&) { CreateVecIndex(to, int32_t{-1}, 4u); }),
-               std::vector<int32_t>{-1, 0, 1, 2}, "index");
+  ExpectValues(
+      Compute<int32_t, float>({}, 4, [](auto& to, auto&) { CreateVecIndex(to, int32_t{-1}, 4u); }),
+      std::vector<int32_t>{-1, 0, 1, 2}, "index");
 }
 
 CASE(GatherValues) {
