@@ -263,7 +263,6 @@ void WholeReduceMax(const LocalTensor<T>& dst, const LocalTensor<T>& src, const 
   if (repeatTime > 255) {
     core.Fail(emulator::Concat({"`repeatTime` must be at most 255, but is ", repeatTime}));
   }
-  if (order == ReduceOrder::ORDER_ONLY_INDEX) core.Fail("`order` ONLY_INDEX isn't emulated");
   if (mask <= 0 || repeatTime <= 0) return;
   ++core.counters().vector_instructions;
   std::vector<emulator::Greatest<T>> results;
@@ -275,18 +274,26 @@ void WholeReduceMax(const LocalTensor<T>& dst, const LocalTensor<T>& src, const 
                             for (uint32_t i = 1; i < n; ++i) greatest.Take(core, lanes[i], i);
                             results.push_back(greatest);
                           });
-  const bool pair = order != ReduceOrder::ORDER_ONLY_VALUE;
-  const uint32_t width = pair ? 2 : 1;
-  const uint32_t stride = static_cast<uint32_t>(dstRepStride) * width;
-  const auto size = static_cast<uint32_t>(sizeof(T));
-  emulator::CheckOperand(core, "dst", dst.view, ((results.size() - 1) * stride + width) * sizeof(T),
-                         width * size);
+  // Bytes of one result. An index alone is a uint32_t whatever the element type.
+  const bool pair =
+      order == ReduceOrder::ORDER_VALUE_INDEX || order == ReduceOrder::ORDER_INDEX_VALUE;
+  const bool only_index = order == ReduceOrder::ORDER_ONLY_INDEX;
   const bool index_first = order == ReduceOrder::ORDER_INDEX_VALUE;
+  const auto size = static_cast<uint32_t>(sizeof(T));
+  const uint32_t width = only_index ? 4 : (pair ? 2 * size : size);
+  const uint32_t stride = static_cast<uint32_t>(dstRepStride) * width;
+  emulator::CheckOperand(core, "dst", dst.view, (results.size() - 1) * stride + width, width);
   for (uint32_t i = 0; i < results.size(); ++i) {
-    core.Write("dst", dst.view.offset + i * stride * size, width * size);
-    dst.Elements()[i * stride + (index_first ? 1 : 0)] = results[i].value;
+    const uint32_t at = dst.view.offset + i * stride;
+    core.Write("dst", at, width);
+    if (only_index) {
+      emulator::UbElement<uint32_t>(core, at) = results[i].index;
+      continue;
+    }
+    emulator::UbElement<T>(core, at + (index_first ? size : 0)) = results[i].value;
     if (pair) {
-      dst.Elements()[i * stride + (index_first ? 0 : 1)] = emulator::IndexBits<T>(results[i].index);
+      emulator::UbElement<T>(core, at + (index_first ? 0 : size)) =
+          emulator::IndexBits<T>(results[i].index);
     }
   }
 }

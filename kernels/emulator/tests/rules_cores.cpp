@@ -240,4 +240,22 @@ RULE(AtomicAndPlain,
       memory, 2, 0, sums);
 }
 
+RULE(CopyIntoDirtyLine,
+     "DataCopy: `dst` (GM `y`) shares a 64-byte cache line with what core 1 wrote since the last "
+     "SyncAll, and SetValue writes whole lines.") {
+  return RunXy(
+      [=](GM_ADDR, GM_ADDR y) {
+        Scratch<float, 1> ub(kCount);
+        if (GetBlockIdx() == 1) {
+          Gm<float>(y).SetValue(0, 1.0f);
+          Clean(Gm<float>(y));
+        } else {
+          Duplicate(ub[0], 1.0f, 8);
+          Sync<HardEvent::V_MTE3>();
+          DataCopy(Gm<float>(y)[broken ? 8 : 16], ub[0], 8);
+        }
+      },
+      2, Synchronised(kCoreOneFirst));
+}
+
 int main(int argc, char** argv) { return Main(argc, argv); }

@@ -1,4 +1,4 @@
-// Rules of synchronisation: each kernel breaks one, and its twin doesn't.
+// Rules of flags and barriers: each kernel breaks one, and its twin doesn't.
 #include "harness.h"
 
 using namespace harness;
@@ -6,21 +6,6 @@ using namespace harness;
 namespace {
 
 constexpr uint32_t kCount = 64;
-
-// One queue of each kind and a buffer, all of kCount floats.
-struct Queues {
-  Queues() {
-    pipe.InitBuffer(in, 1, kCount * sizeof(float));
-    pipe.InitBuffer(out, 1, kCount * sizeof(float));
-    pipe.InitBuffer(buffer, kCount * sizeof(float));
-  }
-  LocalTensor<float> Free() { return buffer.Get<float>(); }
-
-  TPipe pipe;
-  TQue<TPosition::VECIN, 1> in;
-  TQue<TPosition::VECOUT, 1> out;
-  TBuf<> buffer;
-};
 
 }  // namespace
 
@@ -205,105 +190,6 @@ RULE(ScalarBeforeCopyOut,
   });
 }
 
-// Queues order MTE2, V and MTE3, never V after V and never the scalar unit.
-RULE(QueueOrdersNoScalar,
-     "LocalTensor::GetValue: `this` is read on S, but an earlier write on MTE2 is not known to be "
-     "complete: SetFlag/WaitFlag<HardEvent::MTE2_S> is missing.") {
-  return RunXy([=](GM_ADDR x, GM_ADDR) {
-    Queues q;
-    LocalTensor<float> tensor = q.in.AllocTensor<float>();
-    DataCopy(tensor, Gm<float>(x), kCount);
-    q.in.EnQue(tensor);
-    tensor = q.in.DeQue<float>();
-    if (!broken) Sync<HardEvent::MTE2_S>();
-    tensor.GetValue(0);
-    q.in.FreeTensor(tensor);
-  });
-}
-
-RULE(QueueMissingEnQue,
-     "Exp: `src` is read on V, but an earlier write on MTE2 is not known to be complete: "
-     "SetFlag/WaitFlag<HardEvent::MTE2_V> is missing.") {
-  return RunXy([=](GM_ADDR x, GM_ADDR) {
-    Queues q;
-    LocalTensor<float> tensor = q.in.AllocTensor<float>();
-    DataCopy(tensor, Gm<float>(x), kCount);
-    if (!broken) {
-      q.in.EnQue(tensor);
-      tensor = q.in.DeQue<float>();
-    }
-    Exp(q.Free(), tensor, kCount);
-    q.in.FreeTensor(tensor);
-  });
-}
-
-RULE(UseAfterFree, "Exp: `src` is used after FreeTensor.") {
-  return RunXy([=](GM_ADDR x, GM_ADDR) {
-    Queues q;
-    LocalTensor<float> tensor = q.in.AllocTensor<float>();
-    DataCopy(tensor, Gm<float>(x), kCount);
-    q.in.EnQue(tensor);
-    tensor = q.in.DeQue<float>();
-    if (broken) q.in.FreeTensor(tensor);
-    Exp(q.Free(), tensor, kCount);
-    if (!broken) q.in.FreeTensor(tensor);
-  });
-}
-
-RULE(FreeTwice, "TQue::FreeTensor: `tensor` is used after FreeTensor.") {
-  return RunXy([=](GM_ADDR, GM_ADDR) {
-    Queues q;
-    LocalTensor<float> tensor = q.in.AllocTensor<float>();
-    q.in.FreeTensor(tensor);
-    if (broken) q.in.FreeTensor(tensor);
-  });
-}
-
-RULE(ForeignTensor, "TQue::EnQue: `tensor` doesn't come from this queue.") {
-  return RunXy([=](GM_ADDR, GM_ADDR) {
-    Queues q;
-    LocalTensor<float> tensor = q.out.AllocTensor<float>();
-    if (broken) {
-      q.in.EnQue(tensor);
-    } else {
-      q.out.EnQue(tensor);
-    }
-    tensor = q.out.DeQue<float>();
-    q.out.FreeTensor(tensor);
-  });
-}
-
-RULE(QueueDepth, "TQue::EnQue: the queue's depth is 1, and as many tensors are enqueued.") {
-  return RunXy([=](GM_ADDR, GM_ADDR) {
-    TPipe pipe;
-    TQue<TPosition::VECIN, 1> queue;
-    pipe.InitBuffer(queue, 2, 32);
-    queue.EnQue(queue.AllocTensor<float>());
-    if (broken) queue.EnQue(queue.AllocTensor<float>());
-    LocalTensor<float> tensor = queue.DeQue<float>();
-    queue.FreeTensor(tensor);
-  });
-}
-
-RULE(DeQueEmpty, "TQue::DeQue: the queue is empty, so this waits for ever.") {
-  return RunXy([=](GM_ADDR, GM_ADDR) {
-    Queues q;
-    if (!broken) q.in.EnQue(q.in.AllocTensor<float>());
-    LocalTensor<float> tensor = q.in.DeQue<float>();
-    q.in.FreeTensor(tensor);
-  });
-}
-
-RULE(AllocNoneIdle, "TQue::AllocTensor: no buffer of the queue is idle, so this waits for ever.") {
-  return RunXy([=](GM_ADDR, GM_ADDR) {
-    Queues q;
-    LocalTensor<float> tensor = q.in.AllocTensor<float>();
-    if (!broken) q.in.FreeTensor(tensor);
-    tensor = q.in.AllocTensor<float>();
-    q.in.FreeTensor(tensor);
-  });
-}
-
 RULE(EventIdRange, "SetFlag: `eventID` must be in [0, 7], but is 8.") {
   return RunXy([=](GM_ADDR, GM_ADDR) {
     SetFlag<HardEvent::V_S>(broken ? 8 : 7);
@@ -334,31 +220,6 @@ RULE(FlagLeft, "end of kernel: event S_MTE2 0 was set and never waited for.") {
   });
 }
 
-RULE(QueueEventTaken,
-     "SetFlag: event MTE2_V 0 is already set and was not waited for (a queue uses it: take ids "
-     "from AllocEventID).") {
-  return RunXy([=](GM_ADDR, GM_ADDR) {
-    Queues q;
-    q.in.EnQue(q.in.AllocTensor<float>());
-    const int id = broken ? 0 : q.pipe.AllocEventID<HardEvent::MTE2_V>();
-    SetFlag<HardEvent::MTE2_V>(id);
-    WaitFlag<HardEvent::MTE2_V>(id);
-    if (!broken) q.pipe.ReleaseEventID<HardEvent::MTE2_V>(static_cast<TEventID>(id));
-    LocalTensor<float> tensor = q.in.DeQue<float>();
-    q.in.FreeTensor(tensor);
-  });
-}
-
-RULE(WaitForQueueEvent, "WaitFlag: event MTE2_V 0 belongs to a queue.") {
-  return RunXy([=](GM_ADDR, GM_ADDR) {
-    Queues q;
-    q.in.EnQue(q.in.AllocTensor<float>());
-    if (broken) WaitFlag<HardEvent::MTE2_V>(0);
-    LocalTensor<float> tensor = q.in.DeQue<float>();
-    q.in.FreeTensor(tensor);
-  });
-}
-
 RULE(NoEventLeft, "TPipe::AllocEventID: all 8 ids of event V_S are in use.") {
   return RunXy([=](GM_ADDR, GM_ADDR) {
     TPipe pipe;
@@ -370,6 +231,47 @@ RULE(AtomicLeft, "end of kernel: SetAtomicAdd is still on: SetAtomicNone is miss
   return RunXy([=](GM_ADDR, GM_ADDR) {
     SetAtomicAdd<float>();
     if (!broken) SetAtomicNone();
+  });
+}
+
+RULE(ScalarBeforeCopyIn,
+     "DataCopy: `dst` is written on MTE2, but an earlier read on S is not known to be complete: "
+     "SetFlag/WaitFlag<HardEvent::S_MTE2> is missing.") {
+  return RunXy([=](GM_ADDR x, GM_ADDR) {
+    Scratch<float, 1> ub(8);
+    DataCopy(ub[0], Gm<float>(x), 8);
+    Sync<HardEvent::MTE2_S>();
+    ub[0].GetValue(0);
+    if (!broken) Sync<HardEvent::S_MTE2>();
+    DataCopy(ub[0], Gm<float>(x)[8], 8);
+  });
+}
+
+RULE(CopyOutBeforeScalar,
+     "GlobalTensor::GetValue: `this` (GM `y`) is read on S, but an earlier write on MTE3 is not "
+     "known to be complete: SetFlag/WaitFlag<HardEvent::MTE3_S> is missing.") {
+  return RunXy([=](GM_ADDR, GM_ADDR y) {
+    Scratch<float, 1> ub(8);
+    Duplicate(ub[0], 1.0f, 8);
+    Sync<HardEvent::V_MTE3>();
+    DataCopy(Gm<float>(y), ub[0], 8);
+    if (!broken) Sync<HardEvent::MTE3_S>();
+    DataCacheCleanAndInvalid<float, CacheLine::SINGLE_CACHE_LINE, DcciDst::CACHELINE_OUT>(
+        Gm<float>(y));
+    Gm<float>(y).GetValue(0);
+  });
+}
+
+RULE(ScalarGmBeforeCopyIn,
+     "DataCopy: `src` (GM `y`) is read on MTE2, but an earlier write on S is not known to be "
+     "complete: SetFlag/WaitFlag<HardEvent::S_MTE2> is missing.") {
+  return RunXy([=](GM_ADDR, GM_ADDR y) {
+    Scratch<float, 1> ub(8);
+    GlobalTensor<float> gm = Gm<float>(y);
+    for (uint64_t i = 0; i < 8; ++i) gm.SetValue(i, 1.0f);
+    DataCacheCleanAndInvalid<float, CacheLine::SINGLE_CACHE_LINE, DcciDst::CACHELINE_OUT>(gm);
+    if (!broken) Sync<HardEvent::S_MTE2>();
+    DataCopy(ub[0], gm, 8);
   });
 }
 

@@ -1,4 +1,4 @@
-// Rules of copies and vector instructions: each kernel breaks one, and its twin doesn't.
+// Rules of vector instructions: each kernel breaks one, and its twin doesn't.
 #include "harness.h"
 
 using namespace harness;
@@ -16,52 +16,7 @@ Report OnOnes(uint32_t count, Body body) {
   });
 }
 
-const DataCopyPadExtParams<float> kNoPadding{};
-
 }  // namespace
-
-RULE(CopyLength, "DataCopy: the length must be a multiple of 32 bytes, but is 36.") {
-  return OnOnes<float, 1>(32, [=](auto& ub, GM_ADDR x) {
-    Sync<HardEvent::V_MTE2>();
-    DataCopy(ub[0], Gm<float>(x), broken ? 9 : 8);
-  });
-}
-
-RULE(BlockCount, "DataCopyPad: `blockCount` must be at most 4095, but is 4096.") {
-  return RunXy([=](GM_ADDR, GM_ADDR) {
-    GlobalTensor<float> nothing;
-    LocalTensor<float> tensor;
-    const uint16_t count = broken ? 4096 : 4095;
-    DataCopyPad(tensor, nothing, DataCopyExtParams{count, 0, 0, 0, 0}, kNoPadding);
-  });
-}
-
-RULE(BlockLength, "DataCopyPad: `blockLen` must be at most 2097151 bytes, but is 2097152.") {
-  return RunXy([=](GM_ADDR, GM_ADDR) {
-    GlobalTensor<int8_t> nothing;
-    LocalTensor<int8_t> tensor;
-    DataCopyPad(nothing, tensor, DataCopyExtParams{0, broken ? 2097152u : 2097151u, 0, 0, 0});
-  });
-}
-
-RULE(BlockElements,
-     "DataCopyPad: `blockLen` must be a multiple of the element's 4 bytes, but is 6.") {
-  return OnOnes<float, 1>(32, [=](auto& ub, GM_ADDR x) {
-    Sync<HardEvent::V_MTE2>();
-    DataCopyPad(ub[0], Gm<float>(x), DataCopyExtParams{1, broken ? 6u : 8u, 0, 0, 0}, kNoPadding);
-  });
-}
-
-RULE(Padding,
-     "DataCopyPad: `leftPadding` and `rightPadding` must be at most 32 bytes each, but are 0 and "
-     "36.") {
-  return OnOnes<float, 1>(32, [=](auto& ub, GM_ADDR x) {
-    Sync<HardEvent::V_MTE2>();
-    const uint8_t right = broken ? 9 : 8;
-    DataCopyPad(ub[0], Gm<float>(x), DataCopyExtParams{1, 8, 0, 0, 0},
-                DataCopyPadExtParams<float>{true, 0, right, 0.0f});
-  });
-}
 
 RULE(ExpType, "Exp: `src` has type bfloat16_t, which the 910B doesn't take here.") {
   return broken ? OnOnes<bfloat16_t, 2>(32, [](auto& ub, GM_ADDR) { Exp(ub[1], ub[0], 32); })
@@ -108,6 +63,38 @@ RULE(SelectType, "Select: `src0` has type int32_t, which the 910B doesn't take h
            SELMODE::VSEL_TENSOR_TENSOR_MODE, 64);
   };
   return broken ? OnOnes<int32_t, 3>(64, select) : OnOnes<float, 3>(64, select);
+}
+
+RULE(SelectMask, "Select: `selMask` has 32 bytes, but 40 are accessed.") {
+  return OnOnes<float, 3>(320, [=](auto& ub, GM_ADDR) {
+    Select(ub[1], ub[2][broken ? 312 : 304].template ReinterpretCast<uint8_t>(), ub[0], ub[0],
+           SELMODE::VSEL_TENSOR_TENSOR_MODE, 320);
+  });
+}
+
+RULE(DuplicateType, "Duplicate: `dst` has type uint8_t, which the 910B doesn't take here.") {
+  return OnOnes<float, 1>(32, [=](auto& ub, GM_ADDR) {
+    if (broken) {
+      Duplicate(ub[0].template ReinterpretCast<uint8_t>(), uint8_t{1}, 32);
+    } else {
+      Duplicate(ub[0].template ReinterpretCast<uint16_t>(), uint16_t{1}, 32);
+    }
+  });
+}
+
+RULE(GatherType, "Gather: `src` has type int64_t, which the 910B doesn't take here.") {
+  return OnOnes<float, 3>(64, [=](auto& ub, GM_ADDR) {
+    LocalTensor<uint32_t> offsets = ub[2].template ReinterpretCast<uint32_t>();
+    Duplicate(offsets, uint32_t{8}, 64);
+    PipeBarrier<PIPE_V>();
+    if (broken) {
+      Gather(ub[1].template ReinterpretCast<int64_t>(), ub[0].template ReinterpretCast<int64_t>(),
+             offsets, 0, 8);
+    } else {
+      Gather(ub[1].template ReinterpretCast<int32_t>(), ub[0].template ReinterpretCast<int32_t>(),
+             offsets, 0, 8);
+    }
+  });
 }
 
 RULE(CompareType, "Compare: `src0` has type int16_t, which the 910B doesn't take here.") {
@@ -195,6 +182,17 @@ RULE(ReduceMaxAlignment,
      "ReduceMax: `dst` must start at a multiple of 8 bytes in UB, but is at 260.") {
   return OnOnes<float, 3>(
       64, [=](auto& ub, GM_ADDR) { ReduceMax(ub[1][broken ? 1 : 2], ub[0], ub[2], 64, true); });
+}
+
+RULE(ReduceSumTemporary, "ReduceSum: `sharedTmpBuffer` has 32 bytes, but 64 are accessed.") {
+  return OnOnes<float, 3>(576, [=](auto& ub, GM_ADDR) {
+    ReduceSum(ub[1], ub[0], ub[2][broken ? 568 : 560], 64, 9, 8);
+  });
+}
+
+RULE(WholeReduceRepeats, "WholeReduceSum: `repeatTime` must be at most 255, but is 256.") {
+  return OnOnes<float, 2>(
+      64, [=](auto& ub, GM_ADDR) { WholeReduceSum(ub[1], ub[0], 8, broken ? 256 : 1, 1, 1, 0); });
 }
 
 RULE(RepeatTimes, "Adds: `repeatTime` must be at most 255, but is 256.") {
@@ -300,69 +298,6 @@ RULE(GatherOverlap, "Gather: `dst` overlaps `src` in part.") {
 
 RULE(NegativeCount, "Exp: `count` must not be negative, but is -1.") {
   return OnOnes<float, 1>(64, [=](auto& ub, GM_ADDR) { Exp(ub[0], ub[0], broken ? -1 : 0); });
-}
-
-RULE(AtomicType, "SetAtomicAdd: type uint8_t can't be added atomically.") {
-  return RunXy([=](GM_ADDR, GM_ADDR) {
-    if (broken) {
-      SetAtomicAdd<uint8_t>();
-    } else {
-      SetAtomicAdd<int8_t>();
-    }
-    SetAtomicNone();
-  });
-}
-
-RULE(AtomicCopyType, "DataCopy: `src` has type float, but SetAtomicAdd was for half.") {
-  GlobalMemory memory;
-  const GM_ADDR sums = memory.InOut("sums", std::vector<float>(8, 1.0f));
-  return Launch(
-      [=](GM_ADDR y) {
-        Scratch<float, 1> ub(8);
-        Duplicate(ub[0], 1.0f, 8);
-        Sync<HardEvent::V_MTE3>();
-        if (broken) {
-          SetAtomicAdd<half>();
-        } else {
-          SetAtomicAdd<float>();
-        }
-        DataCopy(Gm<float>(y), ub[0], 8);
-        SetAtomicNone();
-      },
-      memory, 1, 0, sums);
-}
-
-RULE(AtomicNeverWritten,
-     "DataCopy: `dst` (GM `sums`) is added to, but neither the host nor the kernel has written "
-     "it.") {
-  GlobalMemory memory;
-  const GM_ADDR sums =
-      broken ? memory.Output("sums", 32) : memory.InOut("sums", std::vector<float>(8, 1.0f));
-  return Launch(
-      [=](GM_ADDR y) {
-        Scratch<float, 1> ub(8);
-        Duplicate(ub[0], 1.0f, 8);
-        Sync<HardEvent::V_MTE3>();
-        SetAtomicAdd<float>();
-        DataCopy(Gm<float>(y), ub[0], 8);
-        SetAtomicNone();
-      },
-      memory, 1, 0, sums);
-}
-
-RULE(TilingSize, "GET_TILING_DATA_WITH_STRUCT: the struct has 16 bytes, but GM `tiling` has 12.") {
-  struct Tiling {
-    uint32_t rows, columns, blank, flags;
-  };
-  GlobalMemory memory;
-  const GM_ADDR tiling = memory.Input("tiling", std::vector<uint32_t>(broken ? 3 : 4, 7u));
-  return Launch(
-      [](GM_ADDR where) {
-        REGISTER_TILING_DEFAULT(Tiling);
-        GET_TILING_DATA_WITH_STRUCT(Tiling, data, where);
-        ExpectEqual(data.flags, 7u, "flags");
-      },
-      memory, 1, 0, tiling);
 }
 
 int main(int argc, char** argv) { return Main(argc, argv); }

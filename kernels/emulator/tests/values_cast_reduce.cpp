@@ -223,6 +223,15 @@ CASE(WholeReduceValues) {
   std::memcpy(&index, &pairs[3], sizeof(index));
   ExpectEqual(pairs[2], 16.0f, "second maximum");
   ExpectEqual(index, 6u, "second index");
+  const auto swapped = Compute<float, float>({rows}, 6, [](auto& to, auto& in) {
+    WholeReduceMax(to, in[0], 24, 3, 1, 1, 4, ReduceOrder::ORDER_INDEX_VALUE);
+  });
+  ExpectEqual(swapped[3], 16.0f, "second maximum, after its index");
+  const auto indices = Compute<uint32_t, float>({rows}, 3, [](auto& to, auto& in) {
+    WholeReduceMax(to.template ReinterpretCast<float>(), in[0], 24, 3, 1, 1, 4,
+                   ReduceOrder::ORDER_ONLY_INDEX);
+  });
+  ExpectValues(indices, std::vector<uint32_t>{6, 6, 6}, "indices");
 }
 
 int main(int argc, char** argv) { return Main(argc, argv); }
