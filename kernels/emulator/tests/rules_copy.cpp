@@ -2,6 +2,8 @@
 // doesn't.
 #include "harness.h"
 
+namespace rules_copy {
+
 using namespace harness;
 
 namespace {
@@ -139,4 +141,4 @@ RULE(TilingUnknown,
   });
 }
 
-int main(int argc, char** argv) { return Main(argc, argv); }
+}  // namespace rules_copy

@@ -1,6 +1,8 @@
 // Rules between cores: each kernel breaks one, and its twin doesn't.
 #include "harness.h"
 
+namespace rules_cores {
+
 using namespace harness;
 
 namespace {
@@ -258,4 +260,4 @@ RULE(CopyIntoDirtyLine,
       2, Synchronised(kCoreOneFirst));
 }
 
-int main(int argc, char** argv) { return Main(argc, argv); }
+}  // namespace rules_cores

@@ -1,6 +1,8 @@
 // Rules of UB and GM memory: each kernel breaks one, and its twin doesn't.
 #include "harness.h"
 
+namespace rules_memory {
+
 using namespace harness;
 
 RULE(UbOverflow,
@@ -292,4 +294,4 @@ RULE(TensorNotDequeued, "end of kernel: a tensor was enqueued and never dequeued
   });
 }
 
-int main(int argc, char** argv) { return Main(argc, argv); }
+}  // namespace rules_memory

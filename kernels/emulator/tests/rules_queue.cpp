@@ -1,6 +1,8 @@
 // Rules of queues: each kernel breaks one, and its twin doesn't.
 #include "harness.h"
 
+namespace rules_queue {
+
 using namespace harness;
 
 namespace {
@@ -202,4 +204,4 @@ RULE(WaitForQueueEvent, "WaitFlag: event MTE2_V 0 belongs to a queue.") {
   });
 }
 
-int main(int argc, char** argv) { return Main(argc, argv); }
+}  // namespace rules_queue

@@ -1,6 +1,8 @@
 // Rules of flags and barriers: each kernel breaks one, and its twin doesn't.
 #include "harness.h"
 
+namespace rules_sync {
+
 using namespace harness;
 
 namespace {
@@ -275,4 +277,4 @@ RULE(ScalarGmBeforeCopyIn,
   });
 }
 
-int main(int argc, char** argv) { return Main(argc, argv); }
+}  // namespace rules_sync

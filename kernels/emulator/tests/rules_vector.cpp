@@ -1,6 +1,8 @@
 // Rules of vector instructions: each kernel breaks one, and its twin doesn't.
 #include "harness.h"
 
+namespace rules_vector {
+
 using namespace harness;
 
 namespace {
@@ -300,4 +302,4 @@ RULE(NegativeCount, "Exp: `count` must not be negative, but is -1.") {
   return OnOnes<float, 1>(64, [=](auto& ub, GM_ADDR) { Exp(ub[0], ub[0], broken ? -1 : 0); });
 }
 
-int main(int argc, char** argv) { return Main(argc, argv); }
+}  // namespace rules_vector

@@ -1,6 +1,8 @@
 // What Cast and the reductions compute: round modes, saturation, and the order of summation.
 #include "harness.h"
 
+namespace values_cast_reduce {
+
 using namespace harness;
 
 namespace {
@@ -234,4 +236,4 @@ CASE(WholeReduceValues) {
   ExpectValues(indices, std::vector<uint32_t>{6, 6, 6}, "indices");
 }
 
-int main(int argc, char** argv) { return Main(argc, argv); }
+}  // namespace values_cast_reduce

@@ -1,6 +1,8 @@
 // What copies, scalar accesses and atomic additions do to memory.
 #include "harness.h"
 
+namespace values_copy {
+
 using namespace harness;
 
 namespace {
@@ -166,4 +168,4 @@ CASE(AtomicAddsHalf) {
   ExpectValues(memory.Values<half>("sums"), Floats(16, 1.5f), "sums");
 }
 
-int main(int argc, char** argv) { return Main(argc, argv); }
+}  // namespace values_copy

@@ -1,6 +1,8 @@
 // Queues, cores, counters and the launch itself.
 #include "harness.h"
 
+namespace values_machine {
+
 using namespace harness;
 
 namespace {
@@ -270,4 +272,4 @@ CASE(ManyLaunches) {
   }
 }
 
-int main(int argc, char** argv) { return Main(argc, argv); }
+}  // namespace values_machine

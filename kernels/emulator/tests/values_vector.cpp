@@ -1,6 +1,8 @@
 // What every vector function computes.
 #include "harness.h"
 
+namespace values_vector {
+
 using namespace harness;
 
 namespace {
@@ -322,4 +324,4 @@ CASE(SelectValues) {
   }
 }
 
-int main(int argc, char** argv) { return Main(argc, argv); }
+}  // namespace values_vector
