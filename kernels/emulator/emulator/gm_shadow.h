@@ -96,7 +96,9 @@ class GmShadow {
     return Visit(begin, end, access, [&](uint64_t, uint64_t, Record* record) {
       std::string problem = CheckWrite(*record, access);
       if (!problem.empty()) return problem;
-      record->writer = static_cast<int16_t>(access.core);
+      // Atomic additions of several cores in one phase belong to none of them.
+      const bool shared = record->writer != kNone && record->writer != access.core;
+      record->writer = shared ? kMany : static_cast<int16_t>(access.core);
       record->last_writer = record->writer;
       record->write_pipe = static_cast<uint8_t>(access.pipe);
       record->atomic = access.atomic;
@@ -154,9 +156,12 @@ class GmShadow {
   };
   using SpanMap = std::map<uint64_t, Span>;
 
+  static std::string CoreName(int core) {
+    return core == kMany ? "several cores" : "core " + std::to_string(core);
+  }
   static std::string Race(const char* now, const char* earlier, int other) {
-    return std::string("is ") + now + " by this core, but core " + std::to_string(other) + " " +
-           earlier + " it since the last SyncAll";
+    return std::string("is ") + now + " by this core, but " + CoreName(other) + " " + earlier +
+           " it since the last SyncAll";
   }
 
   std::string CheckRead(uint64_t from, uint64_t to, const Record& record,
@@ -184,9 +189,8 @@ class GmShadow {
       const auto clean = (*access.caches)[static_cast<size_t>(access.core)].LastClean(address);
       // Another core's write is ordered by SyncAll alone, so the cleaning must follow that.
       if (own ? clean.time < record.write_time : clean.phase <= record.write_phase) {
-        return "is read through the data cache, which may hold the value from before a write of "
-               "core " +
-               std::to_string(record.last_writer) + ": DataCacheCleanAndInvalid is missing";
+        return "is read through the data cache, which may hold the value from before a write of " +
+               CoreName(record.last_writer) + ": DataCacheCleanAndInvalid is missing";
       }
     }
     return "";

@@ -1,7 +1,7 @@
 // Cast, with the pairs of types and the round modes that the 910B has.
 #pragma once
 
-#include <array>
+#include <algorithm>
 #include <cmath>
 #include <cstdint>
 #include <limits>
@@ -151,6 +151,24 @@ void CheckCast(Core& core, RoundMode mode) {
   }
 }
 
+template <typename U, typename T>
+void CastStrided(Core& core, const AscendC::LocalTensor<U>& dst, const AscendC::LocalTensor<T>& src,
+                 RoundMode mode, const Mask& mask, uint32_t repeats,
+                 const AscendC::UnaryRepeatParams& params) {
+  CheckCast<U, T>(core, mode);
+  StridedCall(core, mask, repeats,
+              {{"dst", dst.view, sizeof(U), params.dstBlkStride, params.dstRepStride},
+               {"src", src.view, sizeof(T), params.srcBlkStride, params.srcRepStride}},
+              [&core, mode](const auto& at) {
+                if constexpr (SupportedModes<U, T>() != 0) {
+                  UbElement<U>(core, at(0)) = CastElement<U, T>(UbElement<T>(core, at(1)), mode,
+                                                                core.options().overflow_mode);
+                } else {
+                  static_cast<void>(at);
+                }
+              });
+}
+
 }  // namespace emulator
 
 namespace AscendC {
@@ -182,22 +200,19 @@ void Cast(const LocalTensor<U>& dst, const LocalTensor<T>& src, const RoundMode&
           const uint64_t mask, uint32_t repeatTime, const UnaryRepeatParams& repeatParams) {
   emulator::Core& core = emulator::Core::Current();
   core.Issue(PIPE_V, "Cast");
-  emulator::CheckCast<U, T>(core, roundMode);
-  const std::initializer_list<emulator::StridedOperand> operands = {
-      {"dst", dst.view, sizeof(U), repeatParams.dstBlkStride, repeatParams.dstRepStride},
-      {"src", src.view, sizeof(T), repeatParams.srcBlkStride, repeatParams.srcRepStride},
-  };
-  const RoundMode mode = roundMode;
-  emulator::StridedCall(core, emulator::ContiguousMask(core, mask, std::max(sizeof(U), sizeof(T))),
-                        repeatTime, operands, [&core, mode](const auto& at) {
-                          if constexpr (emulator::SupportedModes<U, T>() != 0) {
-                            emulator::UbElement<U>(core, at(0)) =
-                                emulator::CastElement<U, T>(emulator::UbElement<T>(core, at(1)),
-                                                            mode, core.options().overflow_mode);
-                          } else {
-                            static_cast<void>(at);
-                          }
-                        });
+  constexpr size_t kWidest = std::max(sizeof(U), sizeof(T));
+  emulator::CastStrided(core, dst, src, roundMode, emulator::ContiguousMask(core, mask, kWidest),
+                        repeatTime, repeatParams);
+}
+
+template <typename U, typename T, bool isSetMask = true>
+void Cast(const LocalTensor<U>& dst, const LocalTensor<T>& src, const RoundMode& roundMode,
+          const uint64_t mask[], uint32_t repeatTime, const UnaryRepeatParams& repeatParams) {
+  emulator::Core& core = emulator::Core::Current();
+  core.Issue(PIPE_V, "Cast");
+  constexpr size_t kWidest = std::max(sizeof(U), sizeof(T));
+  emulator::CastStrided(core, dst, src, roundMode, emulator::BitMask(core, mask, kWidest),
+                        repeatTime, repeatParams);
 }
 
 // The scalar unit's conversions.

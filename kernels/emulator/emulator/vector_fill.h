@@ -10,14 +10,31 @@
 #include "emulator/tensor.h"
 #include "emulator/vector_engine.h"
 
+namespace emulator {
+
+template <typename T>
+void RequireFillType(Core& core) {
+  RequireType<T, half, bfloat16_t, int16_t, uint16_t, int32_t, uint32_t, float>(core, "dst");
+}
+
+template <typename T>
+void DuplicateStrided(Core& core, const AscendC::LocalTensor<T>& dst, const T& value,
+                      const Mask& mask, uint32_t repeats, uint32_t block_stride,
+                      uint32_t repeat_stride) {
+  RequireFillType<T>(core);
+  StridedCall(core, mask, repeats, {{"dst", dst.view, sizeof(T), block_stride, repeat_stride}},
+              [&](const auto& at) { UbElement<T>(core, at(0)) = value; });
+}
+
+}  // namespace emulator
+
 namespace AscendC {
 
 template <typename T>
 void Duplicate(const LocalTensor<T>& dst, const T& scalarValue, const int32_t& count) {
   emulator::Core& core = emulator::Core::Current();
   core.Issue(PIPE_V, "Duplicate");
-  emulator::RequireType<T, half, bfloat16_t, int16_t, uint16_t, int32_t, uint32_t, float>(core,
-                                                                                          "dst");
+  emulator::RequireFillType<T>(core);
   emulator::VectorCall call(core, count, sizeof(T));
   call.Destination("dst", dst);
   const T value = scalarValue;
@@ -30,12 +47,18 @@ void Duplicate(const LocalTensor<T>& dst, const T& scalarValue, uint64_t mask, u
                uint16_t dstBlockStride, uint8_t dstRepeatStride) {
   emulator::Core& core = emulator::Core::Current();
   core.Issue(PIPE_V, "Duplicate");
-  emulator::RequireType<T, half, bfloat16_t, int16_t, uint16_t, int32_t, uint32_t, float>(core,
-                                                                                          "dst");
-  const std::initializer_list<emulator::StridedOperand> operands = {
-      {"dst", dst.view, sizeof(T), dstBlockStride, dstRepeatStride}};
-  emulator::StridedCall(core, emulator::ContiguousMask(core, mask, sizeof(T)), repeatTime, operands,
-                        [&](const auto& at) { emulator::UbElement<T>(core, at(0)) = scalarValue; });
+  emulator::DuplicateStrided(core, dst, scalarValue,
+                             emulator::ContiguousMask(core, mask, sizeof(T)), repeatTime,
+                             dstBlockStride, dstRepeatStride);
+}
+
+template <typename T, bool isSetMask = true>
+void Duplicate(const LocalTensor<T>& dst, const T& scalarValue, const uint64_t mask[],
+               uint32_t repeatTime, uint16_t dstBlockStride, uint8_t dstRepeatStride) {
+  emulator::Core& core = emulator::Core::Current();
+  core.Issue(PIPE_V, "Duplicate");
+  emulator::DuplicateStrided(core, dst, scalarValue, emulator::BitMask(core, mask, sizeof(T)),
+                             repeatTime, dstBlockStride, dstRepeatStride);
 }
 
 // firstValue, firstValue + 1, ...

@@ -242,6 +242,29 @@ RULE(AtomicAndPlain,
       memory, 2, 0, sums);
 }
 
+// The sum is complete only when all cores have added to it, whoever was last.
+RULE(AtomicThenRead,
+     "DataCopy: `src` (GM `sums`) is read by this core, but several cores wrote it since the last "
+     "SyncAll.") {
+  GlobalMemory memory;
+  const GM_ADDR sums = memory.InOut("sums", std::vector<float>(kCount, 0.0f));
+  return Launch(
+      [=](GM_ADDR y) {
+        DeclareMixed();
+        Scratch<float, 2> ub(kCount);
+        Duplicate(ub[0], 1.0f, kCount);
+        Sync<HardEvent::V_MTE3>();
+        SetAtomicAdd<float>();
+        DataCopy(Gm<float>(y), ub[0], kCount);
+        SetAtomicNone();
+        Sync<HardEvent::MTE3_MTE2>();
+        if (!broken) SyncAll();
+        const bool last = GetBlockIdx() == 0;
+        if (last) DataCopy(ub[1], Gm<float>(y), kCount);
+      },
+      memory, 2, kCoreOneFirst, sums);
+}
+
 RULE(CopyIntoDirtyLine,
      "DataCopy: `dst` (GM `y`) shares a 64-byte cache line with what core 1 wrote since the last "
      "SyncAll, and SetValue writes whole lines.") {

@@ -56,6 +56,23 @@ CASE(CopyOutPadValues) {
                "y");
 }
 
+CASE(CopyOutOfSmallSlice) {
+  // The slice is shorter than a block, which is read whole and cut.
+  GlobalMemory memory;
+  const GM_ADDR y = memory.Output("y", 4);
+  const auto kernel = [](GM_ADDR to) {
+    TPipe pipe;
+    TBuf<> buffer;
+    pipe.InitBuffer(buffer, 32);
+    const LocalTensor<float> slice = buffer.Get<float>(1);
+    slice.SetValue(0, 2.5f);
+    Sync<HardEvent::S_MTE3>();
+    DataCopyPad(Gm<float>(to), slice, DataCopyExtParams{1, 4, 0, 0, 0});
+  };
+  ExpectOk(Launch(kernel, memory, 1, 0, y));
+  ExpectValues(memory.Values<float>("y"), Floats{2.5f}, "y");
+}
+
 CASE(CopyBlocksValues) {
   // DataCopyParams count 32-byte blocks on both sides.
   GlobalMemory memory;

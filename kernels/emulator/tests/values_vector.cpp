@@ -237,6 +237,15 @@ CASE(DuplicateValues) {
     Duplicate(to, 7, uint64_t{3}, 2, uint16_t{1}, uint8_t{8});
   });
   for (size_t i = 0; i < 128; ++i) ExpectEqual(out[i], i % 64 < 3 ? 7 : 1, "masked");
+  const auto odd = Compute<half, float>({}, 128, [](auto& to, auto&) {
+    Duplicate(to, static_cast<half>(1.0f), 128);
+    PipeBarrier<PIPE_V>();
+    const uint64_t mask[2] = {0xaaaaaaaaaaaaaaaau, 0x1u};
+    Duplicate(to, static_cast<half>(7.0f), mask, 1, uint16_t{1}, uint8_t{8});
+  });
+  for (size_t i = 0; i < 128; ++i) {
+    ExpectEqual(odd[i], (i < 64 && i % 2 == 1) || i == 64 ? 7.0f : 1.0f, "masked bit by bit");
+  }
 }
 
 CASE(CreateVecIndexValues) {
