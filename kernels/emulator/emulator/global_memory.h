@@ -137,7 +137,8 @@ class GlobalMemory {
   std::string DamagedGuard() const {
     for (const Storage& storage : storage_) {
       const uint64_t end = storage.front + regions_[storage.region]->bytes;
-      EMULATOR_UNPOISON(storage.bytes.get(), storage.size);
+      EMULATOR_UNPOISON(storage.bytes.get(), storage.front);
+      EMULATOR_UNPOISON(storage.bytes.get() + end, storage.size - end);
       const bool intact = IsGuard(storage, storage.front - kGuardBytes, storage.front) &&
                           IsGuard(storage, end, storage.size);
       EMULATOR_POISON(storage.bytes.get(), storage.front);
