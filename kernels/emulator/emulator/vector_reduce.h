@@ -105,7 +105,7 @@ void ForEachRepeat(Core& core, const AscendC::LocalTensor<T>& src, const Mask& m
   Counters& counters = core.counters();
   counters.vector_repeats += repeats;
   counters.vector_elements += uint64_t{repeats} * walk.active();
-  std::array<T, 128> lanes;
+  std::array<T, 128> lanes{};
   for (uint32_t repeat = 0; repeat < repeats; ++repeat) {
     for (uint32_t i = 0; i < walk.active(); ++i) {
       lanes[i] = UbElement<T>(core, walk.Offset(repeat, i));
