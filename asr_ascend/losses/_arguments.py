@@ -27,7 +27,8 @@ def check(logits: Tensor, problem: Problem, reuse_logits: bool) -> Problem:
     vocab_size = logits.shape[-1]
     if not -vocab_size <= blank < vocab_size:
         raise ValueError(f"`blank` must be in [{-vocab_size}, {vocab_size - 1}], but is {blank}.")
-    if not isinstance(clamp, int | float):
+    # A tuple, since torch.compile of torch 2.9 can't trace a union.
+    if not isinstance(clamp, (int, float)):
         raise TypeError(f"`clamp` must be a float, but is {quoted(clamp)}.")
     if reuse_logits:
         _check_reusable(logits)

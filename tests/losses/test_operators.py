@@ -123,7 +123,8 @@ class TestCompile:
         compiled = torch.compile(rnnt_loss, fullgraph=True, backend="aot_eager")
         with pytest.raises(ValueError) as raised:
             compiled(make_logits(), TARGETS + 4, LOGIT_LENGTHS, TARGET_LENGTHS)
-        assert str(raised.value) == (
+        # torch 2.9 adds where in the graph it happened.
+        assert str(raised.value).partition("\n")[0] == (
             "`targets` must not contain `blank`, but is 4 at position 0 of sample 0."
         )
 
