@@ -197,7 +197,9 @@ class TransducerModule(LightningModule):
         counts = torch.tensor([errors.errors, errors.reference_length], dtype=torch.float64)
         if self.trainer.world_size > 1:
             counts = self.trainer.strategy.reduce(counts.to(self.device), reduce_op="sum").cpu()
-        self.log("valid_cer", counts[0] / counts[1])  # NaN where nothing was decoded
+        self.log(
+            "valid_cer", counts[0] / counts[1], sync_dist=True
+        )  # NaN where nothing was decoded
 
     def configure_optimizers(self) -> Any:
         config = self.config["optimizer"]

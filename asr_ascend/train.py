@@ -64,12 +64,11 @@ def main(config: dict[str, Any]) -> int:
     trainer = build_trainer(config, folder, datamodule)
     started = time.monotonic()
     trainer.fit(module, datamodule=datamodule, ckpt_path=ckpt_path, weights_only=True)
-    if trainer.interrupted:
-        return 130
     seconds = time.monotonic() - started
     run = {"fingerprint": digest, "finished": True, "steps": trainer.global_step}
     _write_json(folder / RUN_FILE, {**run, "seconds": round(seconds, 1)})
-    print_(f"{trainer.global_step} steps in {seconds / 60:.1f} min: {folder}/checkpoints/last.ckpt")
+    took = f"{seconds:.0f} s" if seconds < 120 else f"{seconds / 60:.1f} min"
+    print_(f"{trainer.global_step} steps in {took}: {folder}/checkpoints/last.ckpt")
     return 0
 
 
@@ -201,6 +200,7 @@ def _quiet() -> None:
         ".*does not have many workers.*",
         ".*isinstance.*treespec.*",
         ".*smaller than the logging.*",
+        "(?s).*Grad strides do not match bucket view strides.*",
     ):
         warnings.filterwarnings("ignore", pattern)
 
