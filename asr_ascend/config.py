@@ -201,6 +201,8 @@ def _unknown_key(config_name: str, overrides: Sequence[str], key: str) -> str:
             parents = parents[:depth]
             break
         node = node[part]
+    if key.split(".")[-1] in node:
+        return f"`{key}` holds keys of its own: set them one by one, as {key}.name=value."
     owner = f"`{'.'.join(parents)}`" if parents else f"the {config_name} config"
     names = sorted(set(node) | (groups if not parents and config_name == "train" else set()))
     return f"Unknown key `{key}`; {owner} has {', '.join(map(str, names))}."
