@@ -167,16 +167,23 @@ def _judge(
     # A token of several characters gives them all at its frame.
     pieces = [trained.tokenizer.decode([token]) for token in hypothesis.tokens]
     text = "".join(pieces)
-    delays = EmissionDelays()
+    delays, guessed = EmissionDelays(), 0
     if utterance.token_start_ms is not None:
         delays = emission_delays(
             utterance.text,
             text,
             [f for f, piece in zip(hypothesis.frames, pieces, strict=True) for _ in piece],
             utterance.token_start_ms,
-            speech_end_ms(item.speech),
+            end_ms := speech_end_ms(item.speech),
             chunk_frames,
             num_frames,
+        )
+        starts_ms = utterance.token_start_ms
+        ends_ms = [*starts_ms[1:], end_ms]
+        guessed = sum(
+            ends_ms[token.reference_index] + token.delay_ms + token.chunk_wait_ms
+            < starts_ms[token.reference_index]
+            for token in delays.tokens
         )
     return report.Decoded(
         id=utterance.id,
@@ -188,6 +195,7 @@ def _judge(
         hypothesis=text,
         errors=character_errors(utterance.text, text),
         delays=delays,
+        guessed=guessed,
     )
 
 
