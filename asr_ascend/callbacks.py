@@ -6,6 +6,7 @@ import csv
 import math
 import random
 import time
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -53,31 +54,39 @@ class StepSeeds(Callback):
         torch.manual_seed(seed)
 
 
-class CleanStart(Callback):
-    """Leaves noise and SpecAugment out of the first epochs.
+class NoiseRamp(Callback):
+    """Begins with nearly clean speech and lets the noise rise epoch by epoch.
 
-    Heard in noise from the start, the encoder takes thousands of steps to find the syllables; in
-    clean speech it finds them in hundreds, and then learns to hear them through noise.
+    Heard in full noise from the start, the encoder takes thousands of steps to find the syllables;
+    in clean speech it finds them in hundreds, and then learns to hear them through noise. All SNRs
+    are raised by `raise_db`, falling linearly to 0 over `epochs`; SpecAugment comes after them.
 
     Args:
-        dataset: the training set, whose `noise` and `spec_augment` are taken away and given back.
-        epochs: how many.
+        dataset: the training set, whose `noise` and `spec_augment` are set before each epoch.
+        epochs: how long the noise rises; 0: all of it from the start.
+        raise_db: what is added to every SNR in the first epoch.
     """
 
-    def __init__(self, dataset: SpeechDataset, epochs: int) -> None:
+    def __init__(self, dataset: SpeechDataset, epochs: int, raise_db: float) -> None:
         self.dataset = dataset
         self.epochs = epochs
-        self.augmentation = dataset.noise, dataset.spec_augment
+        self.raise_db = raise_db
+        self.noise, self.spec_augment = dataset.noise, dataset.spec_augment
 
     def on_train_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
-        self._set(trainer.current_epoch)  # a run that resumes within an epoch starts none
+        self.set_epoch(trainer.current_epoch)  # a run that resumes within an epoch starts none
 
     def on_train_epoch_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
-        self._set(trainer.current_epoch)
+        self.set_epoch(trainer.current_epoch)
 
-    def _set(self, epoch: int) -> None:
-        clean = epoch < self.epochs
-        self.dataset.noise, self.dataset.spec_augment = (None, None) if clean else self.augmentation
+    def set_epoch(self, epoch: int) -> None:
+        """Sets the noise and SpecAugment of an epoch, a function of its number alone."""
+        rest = max(0.0, 1 - epoch / self.epochs) if self.epochs else 0.0
+        self.dataset.spec_augment = None if rest else self.spec_augment
+        if self.noise is not None:
+            low, high = self.noise.snr_db
+            added = rest * self.raise_db
+            self.dataset.noise = replace(self.noise, snr_db=(low + added, high + added))
 
 
 class StepLog(Callback):

@@ -23,7 +23,7 @@ import torch
 from lightning.pytorch import Callback, Trainer, seed_everything
 from lightning.pytorch.loggers import TensorBoardLogger
 
-from asr_ascend.callbacks import Checkpoints, CleanStart, StepLog, StepProgress, StepSeeds
+from asr_ascend.callbacks import Checkpoints, NoiseRamp, StepLog, StepProgress, StepSeeds
 from asr_ascend.checkpoint import KEY, AtomicCheckpointIO, CheckpointError, read_checkpoint
 from asr_ascend.config import run_entry
 from asr_ascend.config_rules import ConfigError
@@ -107,7 +107,7 @@ def build_trainer(config: dict[str, Any], folder: Path, datamodule: SpeechDataMo
     assert datamodule.train_dataset is not None
     callbacks: list[Callback] = [
         StepSeeds(config["seed"]),
-        CleanStart(datamodule.train_dataset, settings["clean_epochs"]),
+        NoiseRamp(datamodule.train_dataset, settings["ramp_epochs"], settings["ramp_db"]),
         StepLog(folder / "metrics.csv"),
     ]
     callbacks += [StepProgress()] if settings["progress_bar"] else []

@@ -26,7 +26,7 @@ RUN = (
     "data.noise_probability=0.5",
     "data.noise_clips=4",
     "data.spec_augment={}",
-    "trainer.clean_epochs=3",  # its end is the end of step 12
+    "trainer.ramp_epochs=3",  # its end is the end of step 12
 )
 
 
