@@ -16,23 +16,28 @@ constexpr int kRowBlock = 64;
 // Columns summed in the arithmetic of the vectors before the sum goes on in double.
 constexpr int64_t kSumBlock = 2048;
 
-// A sum of exponentials within these bounds lost nothing to overflow or underflow: the terms that
-// matter for it are normal numbers.
+// A sum of exp(z - pivot) between kLow and kHighPerSymbol * V is good. Below, the terms that matter
+// are denormal. Above, a logit lies so far over the pivot that rounding z - pivot shows: it costs
+// at most half an ulp of ln(kHighPerSymbol V), 5e-7 in float up to V = 100,000.
 template <typename Scalar>
 struct SafeSum;
 template <>
 struct SafeSum<float> {
   static constexpr double kLow = 1e-26;
-  static constexpr double kHigh = 3e38;
+  static constexpr double kHighPerSymbol = 50.0;
 };
 template <>
 struct SafeSum<double> {
   static constexpr double kLow = 1e-280;
-  static constexpr double kHigh = 1e308;
+  static constexpr double kHighPerSymbol = 50.0;
 };
 
+constexpr size_t kCacheLine = 64;
+
+// The sum of exp(row - shift). Meanwhile the next row comes in, in order: its pivot is wanted
+// before its sweep, and jumping there in cold memory upsets the hardware's own prefetching.
 template <typename T>
-ASR_ASCEND_SIMD_INLINE double SumOfExp(const T* row, int64_t vocab,
+ASR_ASCEND_SIMD_INLINE double SumOfExp(const T* row, const T* next, int64_t vocab,
                                        typename Storage<T>::Vec shift) {
   using S = Storage<T>;
   using Vec = typename S::Vec;
@@ -43,6 +48,9 @@ ASR_ASCEND_SIMD_INLINE double SumOfExp(const T* row, int64_t vocab,
     const int64_t end = vocab - k > kSumBlock ? k + kSumBlock : vocab;
     Vec sum0 = {}, sum1 = {}, sum2 = {}, sum3 = {};
     for (; k + 4 * kLanes <= end; k += 4 * kLanes) {
+      for (size_t byte = 0; byte < 4 * kLanes * sizeof(T); byte += kCacheLine) {
+        __builtin_prefetch((const char*)(next + k) + byte);
+      }
       sum0 += Exp(S::Load(row + k) - shift);
       sum1 += Exp(S::Load(row + k + kLanes) - shift);
       sum2 += Exp(S::Load(row + k + 2 * kLanes) - shift);
@@ -59,16 +67,16 @@ ASR_ASCEND_SIMD_INLINE double SumOfExp(const T* row, int64_t vocab,
   return total;
 }
 
-// The log-norm of a row whose plain sum of exponentials was not safe: NaN, or shifted by the
+// The log-norm of a row whose first sum was not good: NaN, or the row is summed again from its
 // largest logit. A NaN in the row made the sum NaN, so the maximum need not look for it.
 template <typename T>
 static __attribute__((noinline)) double ShiftedLogNorm(const T* row, int64_t vocab,
-                                                       double plain_sum) {
+                                                       double first_sum) {
   using S = Storage<T>;
   using Vec = typename S::Vec;
   using Scalar = typename S::Scalar;
   constexpr int kLanes = S::kLanes;
-  if (__builtin_isnan(plain_sum)) return plain_sum;
+  if (__builtin_isnan(first_sum)) return first_sum;
   Vec largest = Fill((Scalar)-__builtin_inff());
   int64_t k = 0;
   for (; k + kLanes <= vocab; k += kLanes) largest = Max(largest, S::Load(row + k));
@@ -78,14 +86,8 @@ static __attribute__((noinline)) double ShiftedLogNorm(const T* row, int64_t voc
   const Scalar shift = LargestLane(largest);
   // +inf has no softmax, and neither has a row of nothing but -inf.
   if (__builtin_isinf(shift)) return __builtin_nan("");
-  const double sum = SumOfExp(row, vocab, Fill(shift));
+  const double sum = SumOfExp(row, row, vocab, Fill(shift));
   return (double)shift + LogOfNormal(Fill(sum))[0];
-}
-
-// log-probability of one symbol, never above zero by rounding; NaN stays NaN.
-ASR_ASCEND_SIMD_INLINE double LogProb(double logit, double log_norm) {
-  const double log_prob = logit - log_norm;
-  return log_prob > 0.0 ? 0.0 : log_prob;
 }
 
 // A log-probability given by the caller. +inf is not one, and must not turn the cost into -inf.
@@ -99,46 +101,52 @@ void Statistics(const Job& job, int64_t first, int64_t last) {
   using Safe = SafeSum<typename S::Scalar>;
   const T* logits = (const T*)job.logits;
   const Planes& planes = job.planes;
+  const double highest_sum = Safe::kHighPerSymbol * (double)job.vocab;
   const T* rows[kRowBlock];
   int64_t slots[kRowBlock];
+  int64_t targets[kRowBlock];  // -1: none
+  bool blank_used[kRowBlock];
   double blanks[kRowBlock];
   double labels[kRowBlock];
-  double shifts[kRowBlock];
+  double pivots[kRowBlock];
   alignas(64) double sums[kRowBlock];
   alignas(64) double log_norms[kRowBlock];
   RowCursor cursor = CursorAt(job, first);
   for (int64_t block = first; block < last; block += kRowBlock) {
     const int count = (int)(last - block < kRowBlock ? last - block : kRowBlock);
     for (int i = 0; i < count; ++i) {
-      const T* row = logits + core::RowElement(cursor.sample->logits, cursor.t, cursor.u);
-      rows[i] = row;
+      rows[i] = logits + core::RowElement(cursor.sample->logits, cursor.t, cursor.u);
       slots[i] = SlotOf(cursor);
-      blanks[i] =
-          IsUnusedBlank(cursor) && !job.fused_log_softmax ? -kInfinityF64 : S::Get(row + job.blank);
-      labels[i] = HasLabel(cursor) ? S::Get(row + cursor.sample->targets[cursor.u]) : -kInfinityF64;
-      // Relative to a symbol that a path takes, so that a probability near 1 keeps its distance
-      // from 1.
-      const double pivot = blanks[i] > labels[i] ? blanks[i] : labels[i];
-      shifts[i] = __builtin_isfinite(pivot) ? pivot : 0.0;
-      sums[i] = job.fused_log_softmax
-                    ? SumOfExp(row, job.vocab, Fill((typename S::Scalar)shifts[i]))
-                    : 1.0;
+      blank_used[i] = job.fused_log_softmax || !IsUnusedBlank(cursor);
+      targets[i] = HasLabel(cursor) ? cursor.sample->targets[cursor.u] : -1;
       Advance(&cursor);
+    }
+    for (int i = 0; i < count; ++i) {
+      const T* row = rows[i];
+      const T* next = rows[i + 1 < count ? i + 1 : i];
+      blanks[i] = blank_used[i] ? S::Get(row + job.blank) : -kInfinityF64;
+      labels[i] = targets[i] >= 0 ? S::Get(row + targets[i]) : -kInfinityF64;
+      // One sweep, from a logit that is at hand in place of the largest. Where the path is nearly
+      // certain this is the largest, and 1 stands in the sum exactly: no log-probability comes
+      // out above zero.
+      const double pivot = blanks[i] > labels[i] ? blanks[i] : labels[i];
+      pivots[i] = __builtin_isfinite(pivot) ? pivot : 0.0;
+      sums[i] = job.fused_log_softmax
+                    ? SumOfExp(row, next, job.vocab, Fill((typename S::Scalar)pivots[i]))
+                    : 1.0;
     }
     for (int i = count; i % kF64Lanes != 0; ++i) sums[i] = 1.0;
     for (int i = 0; i < count; i += kF64Lanes) {
       Storage<double>::Store(log_norms + i, LogOfNormal(Storage<double>::Load(sums + i)));
     }
     for (int i = 0; i < count; ++i) {
-      double log_norm = shifts[i] + log_norms[i];
+      double log_norm = pivots[i] + log_norms[i];
       if (job.fused_log_softmax) {
-        // One symbol is certain, exactly, which a rounded exp and log are not.
-        const bool safe = sums[i] > Safe::kLow && sums[i] < Safe::kHigh && job.vocab > 1;
-        if (!safe) {
+        if (!(sums[i] > Safe::kLow && sums[i] < highest_sum)) {
           log_norm = ShiftedLogNorm(rows[i], job.vocab, sums[i]);
         }
-        planes.blank[slots[i]] = LogProb(blanks[i], log_norm);
-        planes.label[slots[i]] = LogProb(labels[i], log_norm);
+        planes.blank[slots[i]] = blanks[i] - log_norm;
+        planes.label[slots[i]] = labels[i] - log_norm;
       } else {
         log_norm = 0.0;
         planes.blank[slots[i]] = GivenLogProb(blanks[i]);
