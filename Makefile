@@ -16,6 +16,7 @@ $(BIN)/python:
 	$(PYTHON) -m venv $(VENV)
 
 $(STAMP): $(BIN)/python $(NATIVE)
+	@echo "Installing into $(VENV) (torch is large: minutes on a slow line) ..."
 	$(BIN)/python -m pip install --quiet --editable '.[dev]'
 	@touch $@
 
@@ -40,8 +41,12 @@ format: $(STAMP) ## rewrite the sources in the project's format
 
 demo: $(STAMP) ## make a corpus, train, evaluate, transcribe: the main job, on this machine's CPU
 	$(BIN)/python -m asr_ascend.data.synthesis --out data/demo
-	$(BIN)/python -m asr_ascend.train experiment=demo
+	$(BIN)/python -m asr_ascend.train experiment=demo resume=true
 	$(BIN)/python -m asr_ascend.evaluate checkpoint=outputs/demo/checkpoints/last.ckpt
+	@echo "Its transcript, heard as a stream:"
+	@$(BIN)/python -m asr_ascend.transcribe wav=outputs/demo/example.wav \
+	  checkpoint=outputs/demo/checkpoints/last.ckpt
+	@echo "Checkpoint: outputs/demo/checkpoints/last.ckpt"
 
 wheel: $(STAMP) ## build the sdist and the wheel into dist/
 	$(BIN)/python -m build
