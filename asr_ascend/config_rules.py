@@ -98,6 +98,7 @@ LOSS = {
     "normalize_by": choice("utterances", "tokens"),
     "ctc_weight": number(0),
     "ctc_first": number(0, 1),
+    "alignment_frames": optional(list_of(integer(0), 2)),
 }
 OPTIMIZER = {
     "lr": number(above=0),

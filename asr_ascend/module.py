@@ -12,6 +12,7 @@ from lightning.pytorch import LightningModule
 from torch import Tensor, nn
 
 from asr_ascend import checkpoint
+from asr_ascend.alignment import first_frames, restrict
 from asr_ascend.data.datamodule import Batch
 from asr_ascend.data.seeding import stable_seed
 from asr_ascend.decoding import greedy_decode
@@ -79,8 +80,9 @@ class TransducerModule(LightningModule):
         """RNN-T (None while CTC trains alone) and CTC loss, in nats, reduced as the config says."""
         chunk, left = self.draw_chunk(self.global_step)
         encoded, lengths = self.model.encode(batch.features, batch.feature_lengths, chunk, left)
+        ctc_log_probs = self.model.ctc_log_probs(encoded)
         ctc = functional.ctc_loss(
-            self.model.ctc_log_probs(encoded).float().transpose(0, 1),
+            ctc_log_probs.transpose(0, 1),
             batch.targets,
             lengths,
             batch.target_lengths,
@@ -93,6 +95,12 @@ class TransducerModule(LightningModule):
         if ctc_only:
             return None, ctc
         logits = self.model.join_packed(encoded, lengths, batch.targets, batch.target_lengths)
+        if self.loss_config["alignment_frames"] is not None:
+            early, late = self.loss_config["alignment_frames"]
+            sizes = lengths, batch.targets, batch.target_lengths
+            heard = first_frames(ctc_log_probs, *sizes, self.tokenizer.blank)
+            window = heard - early, heard + late
+            logits = restrict(logits, *sizes, window, self.tokenizer.blank)
         return self._rnnt(logits, batch, lengths), ctc
 
     def _rnnt(self, logits: Tensor, batch: Batch, lengths: Tensor) -> Tensor:
@@ -105,7 +113,7 @@ class TransducerModule(LightningModule):
             batch.targets,
             lengths,
             batch.target_lengths,
-            blank=config["blank"],
+            blank=self.tokenizer.blank,
             clamp=config["clamp"],
             reduction=config["reduction"],
             fused_log_softmax=fused,

@@ -42,8 +42,8 @@ TRAIN_CASES = {
     "model.predictor=gru": "`model.predictor` must be one of stateless, lstm, but is 'gru'.",
     "loss.clamp=[": "'loss.clamp=[' is not an override of the form key=value.",
     "loss.clamp=1,2": "'loss.clamp=1,2' holds several values, which need --multirun or [...].",
-    "data.spec_augment={a: 1}": "`data.spec_augment` holds keys of its own: set them one by one, as "
-    "data.spec_augment.name=value.",
+    "data.spec_augment={a: 1}": "`data.spec_augment` holds keys of its own: set them one by one, "
+    "as data.spec_augment.name=value.",
     "trainer={a: 1}": "`trainer` is a group: choose one of its options, or set its keys as "
     "trainer.name=value.",
 }

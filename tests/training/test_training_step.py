@@ -207,7 +207,8 @@ def test_the_operator_sees_what_the_config_says(tmp_path, monkeypatch):
 
     def spy(logits, targets, logit_lengths, target_lengths, **options):
         rows = int((logit_lengths * (target_lengths + 1)).sum())
-        assert logits.shape == (rows, 7)
+        # Seven pieces, and a column for what lies outside the tokens' windows.
+        assert logits.shape == (rows, 8)
         seen.append({"dtype": logits.dtype, **options})
         return original(logits, targets, logit_lengths, target_lengths, **options)
 
@@ -249,7 +250,7 @@ def test_log_probabilities_reach_the_operator_where_the_config_says_so(tokenizer
     fused = one_step(tokenizer, [make_batch([0, 1])])
     monkeypatch.setattr(asr_ascend.module, "rnnt_loss", spy)
     apart = one_step(tokenizer, [make_batch([0, 1])], "loss.fused_log_softmax=false")
-    (far_from_one, options), *_ = seen
+    (far_from_one, options), *_ = seen  # the extra column belongs to the sum
     assert far_from_one < 1e-5
     assert (options["fused_log_softmax"], options["reuse_logits"]) == (False, False)
     assert_same_gradients(apart, fused)

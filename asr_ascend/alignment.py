@@ -1,0 +1,105 @@
+"""Keeps the transducer's tokens near the frames at which they are heard.
+
+A predictor that can guess the next token lets the transducer give it seconds before it is spoken,
+or several at one frame: the loss sums over all alignments and doesn't care. Greedy decoding then
+loses its place. Here the auxiliary CTC head, which guesses nothing, says where each token is heard,
+and the transducer may give it within a few frames of that alone.
+
+Source: Mahadeokar et al. 2021, "Alignment restricted streaming recurrent neural network
+transducer".
+"""
+
+from __future__ import annotations
+
+import torch
+import torchaudio.functional
+from torch import Tensor
+
+
+def first_frames(
+    ctc_log_probs: Tensor,
+    lengths: Tensor,
+    targets: Tensor,
+    target_lengths: Tensor,
+    blank: int,
+) -> Tensor:
+    """Frame at which the most likely CTC alignment first gives each token.
+
+    Args:
+        ctc_log_probs: (B, T, V) float.
+        lengths: (B,) frames of each utterance.
+        targets: (B, U) int64, padded with anything.
+        target_lengths: (B,) tokens of each utterance.
+        blank: id of blank in [0, V - 1].
+
+    Returns:
+        (B, U) int64 on the CPU, rising within an utterance; 0 beyond its tokens, and everywhere in
+        an utterance with too few frames for CTC.
+    """
+    log_probs, tokens = ctc_log_probs.detach().float().cpu(), targets.cpu()
+    frames = torch.zeros(tokens.shape, dtype=torch.int64)
+    for b, (length, count) in enumerate(
+        zip(lengths.tolist(), target_lengths.tolist(), strict=True)
+    ):
+        target = tokens[b : b + 1, :count]
+        repeats = int((target[0, 1:] == target[0, :-1]).sum())
+        if count == 0 or length < count + repeats:
+            continue
+        sizes = torch.tensor([length]), torch.tensor([count])
+        path, _ = torchaudio.functional.forced_align(
+            log_probs[b : b + 1, :length].contiguous(), target.contiguous(), *sizes, blank
+        )
+        before = torch.cat([torch.full((1,), blank), path[0, :-1].long()])
+        starts = (path[0] != blank) & (path[0] != before)
+        frames[b, :count] = starts.nonzero()[:, 0]
+    return frames
+
+
+def restrict(
+    logits: Tensor,
+    lengths: Tensor,
+    targets: Tensor,
+    target_lengths: Tensor,
+    window: tuple[Tensor, Tensor],
+    blank: int,
+) -> Tensor:
+    """Packed logits that let each token be given within a window of frames alone.
+
+    In a cell (t, u) the label's logit moves to an extra column where t is before the window of
+    token u, and blank's where t is its last frame or later. The softmax stays what it was, so the
+    other of the two has to win the probability that stands there; masked in place, it would only
+    leave the softmax and nothing would be learnt.
+
+    Args:
+        logits: (N, V) packed as for `rnnt_loss`.
+        lengths: (B,) frames of each utterance.
+        targets: (B, U) int64, padded with anything.
+        target_lengths: (B,) tokens of each utterance.
+        window: first and last frame of each token, (B, U) int64 each.
+        blank: id of blank in [0, V - 1].
+
+    Returns:
+        (N, V + 1), differentiable; the extra column is -inf in cells within the windows.
+    """
+    rows, columns = [], []
+    offset = 0
+    first, last = (frames.cpu() for frames in window)
+    for b, (length, count) in enumerate(
+        zip(lengths.tolist(), target_lengths.tolist(), strict=True)
+    ):
+        frame = torch.arange(length)[:, None]
+        for closed, column in (
+            (frame < first[b, :count], targets[b].cpu()),
+            (frame >= last[b, :count], torch.full_like(targets[b].cpu(), blank)),
+        ):
+            cells = closed.nonzero()  # (t, u)
+            rows.append(offset + cells[:, 0] * (count + 1) + cells[:, 1])
+            columns.append(column[cells[:, 1]])
+        offset += length * (count + 1)
+    row = torch.cat(rows).to(logits.device)
+    column = torch.cat(columns).to(logits.device)
+    extra = torch.full_like(logits[:, :1], float("-inf"))
+    restricted = torch.cat([logits, extra], dim=1)
+    restricted[row, logits.shape[1]] = logits[row, column]
+    restricted[row, column] = float("-inf")
+    return restricted
