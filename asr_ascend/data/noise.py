@@ -215,7 +215,7 @@ def _hum(num_samples: int, rate_hz: int, mains_hz: float, generator: torch.Gener
 
 def _fan(num_samples: int, rate_hz: int, mains_hz: float, generator: torch.Generator) -> Tensor:
     # A large fan's blades rumble, a pump or a near cooler hisses.
-    corner_hz = 300.0 * 20 ** uniform(0.0, 1.0, generator)
+    corner_hz = 300.0 * 10 ** uniform(0.0, 1.0, generator)
     return _shaped_noise(
         num_samples,
         rate_hz,
@@ -273,7 +273,7 @@ def _unit_power(wave: Tensor) -> Tensor:
 _Component = Callable[[int, int, float, torch.Generator], Tensor]
 _COMPONENTS: dict[str, tuple[tuple[float, float], _Component]] = {
     "hum": ((0.0, 0.0), _hum),
-    "fan": ((-12.0, 6.0), _fan),
+    "fan": ((-12.0, 0.0), _fan),
     "impulse": ((6.0, 14.0), _impulse),
     "corona": ((-12.0, -3.0), _corona),
 }
