@@ -93,6 +93,15 @@ def test_parts_of_training_texts():
     assert abs(readings / 4000 - 0.3) < 0.03
 
 
+def test_scrambled_is_a_shuffled_free_order():
+    for seed in range(20):
+        free, scrambled = (
+            kind(random.Random(seed)) for kind in (phrases.free_order, phrases.scrambled)
+        )
+        assert sorted(scrambled) == sorted(free)
+        assert len(free) < 6 or scrambled != free
+
+
 def test_more_texts_than_there_are():
     with pytest.raises(ValueError, match=r"^`count` must be at most 2 here, but is 3\.$"):
         phrases.distinct_texts(lambda draw: draw.choice("ab"), 3, random.Random(0), set())
