@@ -10,8 +10,8 @@ from asr_ascend.config import compose_config, conf_dir, quote_paths
 from asr_ascend.config_rules import ConfigError
 
 LOSS_KEYS = (
-    "backend, blank, clamp, ctc_first, ctc_weight, dtype, fused_log_softmax, normalize_by, "
-    "reduction, reuse_logits"
+    "alignment_frames, backend, blank, clamp, ctc_first, ctc_weight, dtype, fused_log_softmax, "
+    "normalize_by, reduction, reuse_logits"
 )
 TRAIN_CASES = {
     "experiment=dmo": "`experiment` has no option 'dmo'; it has demo, smoke.",
