@@ -214,19 +214,18 @@ bool Run() {
 
   uint64_t workspace_bytes = 0;
   aclOpExecutor* executor = nullptr;
-  if (!Succeeded(aclnnRnntLossFusedGetWorkspaceSize(
-                     logits_tensor.get(), targets_tensor.get(), logit_lengths_tensor.get(),
-                     target_lengths_tensor.get(), kBlank, kClamp, kFusedLogSoftmax,
-                     loss_tensor.get(), grad_tensor.get(), status_tensor.get(), &workspace_bytes,
-                     &executor),
-                 "aclnnRnntLossFusedGetWorkspaceSize")) {
+  if (!Succeeded(
+          aclnnRnntLossFusedGetWorkspaceSize(
+              logits_tensor.get(), targets_tensor.get(), logit_lengths_tensor.get(),
+              target_lengths_tensor.get(), kBlank, kClamp, kFusedLogSoftmax, loss_tensor.get(),
+              grad_tensor.get(), status_tensor.get(), &workspace_bytes, &executor),
+          "aclnnRnntLossFusedGetWorkspaceSize")) {
     return false;
   }
   DeviceMemory workspace;
   if (workspace_bytes > 0 && !workspace.Allocate(workspace_bytes)) return false;
-  if (!Succeeded(
-          aclnnRnntLossFused(workspace.data(), workspace_bytes, executor, session.stream()),
-          "aclnnRnntLossFused") ||
+  if (!Succeeded(aclnnRnntLossFused(workspace.data(), workspace_bytes, executor, session.stream()),
+                 "aclnnRnntLossFused") ||
       !Succeeded(aclrtSynchronizeStream(session.stream()), "aclrtSynchronizeStream")) {
     return false;
   }
@@ -239,12 +238,11 @@ bool Run() {
   int64_t first = 0;
   for (int64_t b = 0; b < batch; ++b) {
     const int64_t columns = kTargetLengths[b] + 1;
-    expected_loss[b] =
-        Golden(&logits[first * kVocab], &kTargets[b * kTargetColumns], kLogitLengths[b], columns,
-               &expected_grad[first * kVocab]);
+    expected_loss[b] = Golden(&logits[first * kVocab], &kTargets[b * kTargetColumns],
+                              kLogitLengths[b], columns, &expected_grad[first * kVocab]);
     first += kLogitLengths[b] * columns;
-    std::printf("utterance %lld: loss %.6f, expected %.6f, status %d\n",
-                static_cast<long long>(b), double{loss[b]}, expected_loss[b], status[b]);
+    std::printf("utterance %lld: loss %.6f, expected %.6f, status %d\n", static_cast<long long>(b),
+                double{loss[b]}, expected_loss[b], status[b]);
     if (status[b] != 0) return false;
   }
   return Agree(loss, expected_loss, "loss") && Agree(grad, expected_grad, "grad");

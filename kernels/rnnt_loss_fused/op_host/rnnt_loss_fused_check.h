@@ -79,9 +79,9 @@ inline Sizes InferSizes(const InputShapes& inputs) {
 
 inline std::string CheckInputShapes(const InputShapes& inputs) {
   const Sizes sizes = InferSizes(inputs);
-  std::string error =
-      CheckShape("logits", "(N, V)", inputs.logits, {kUnknownSize, kUnknownSize});
-  if (error.empty()) error = CheckShape("logit_lengths", "(B,)", inputs.logit_lengths, {sizes.batch});
+  std::string error = CheckShape("logits", "(N, V)", inputs.logits, {kUnknownSize, kUnknownSize});
+  if (error.empty())
+    error = CheckShape("logit_lengths", "(B,)", inputs.logit_lengths, {sizes.batch});
   if (error.empty()) {
     error = CheckShape("target_lengths", "(B,)", inputs.target_lengths, {sizes.batch});
   }

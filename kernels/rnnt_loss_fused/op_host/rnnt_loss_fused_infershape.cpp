@@ -26,8 +26,8 @@ std::string ReadInputs(gert::InferShapeContext* context, InputShapes* inputs) {
     error = ReadShape(context, rnnt_loss_fused::kTargets, "targets", &inputs->targets);
   }
   if (error.empty()) {
-    error = ReadShape(context, rnnt_loss_fused::kLogitLengths, "logit_lengths",
-                      &inputs->logit_lengths);
+    error =
+        ReadShape(context, rnnt_loss_fused::kLogitLengths, "logit_lengths", &inputs->logit_lengths);
   }
   if (error.empty()) {
     error = ReadShape(context, rnnt_loss_fused::kTargetLengths, "target_lengths",

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <string>
 
 #include "../op_kernel/rnnt_loss_fused_tiling_data.h"
 #include "../op_kernel/rnnt_loss_fused_tiling_key.h"
@@ -14,10 +15,20 @@ namespace rnnt_loss_fused {
 
 enum class Entry { kFused = 1, kForward = 2, kBackward = 3 };
 
+// UB of the Atlas A2, less the 256 bytes that CANN keeps: the kernel's buffers are made for it.
+constexpr int64_t kMinUbBytes = 196608 - 256;
+
 struct Platform {
-  int64_t num_cores = 40;           // vector cores
-  int64_t ub_bytes = 196608 - 256;  // what a tiling may plan with
+  int64_t num_cores = 40;  // vector cores
+  int64_t ub_bytes = kMinUbBytes;
 };
+
+inline std::string CheckPlatform(const Platform& platform) {
+  if (platform.num_cores >= 1 && platform.ub_bytes >= kMinUbBytes) return "";
+  return "The chip must have at least 1 vector core and " + std::to_string(kMinUbBytes) +
+         " bytes of UB, but has " + std::to_string(platform.num_cores) + " and " +
+         std::to_string(platform.ub_bytes) + ".";
+}
 
 struct Problem {
   Entry entry = Entry::kFused;
@@ -70,22 +81,30 @@ inline Shape StateShape(int64_t num_rows, int64_t batch) {
   return {data.state_bytes / 4};
 }
 
+// The longest anti-diagonal that the lattice phase's buffers hold.
+constexpr int64_t kMaxLatticeLanes = 1152;
+
 // UB tiles: these numbers and the buffers of the kernel's classes belong together.
 inline void PlanTiles(ElementType type, const Platform& platform, RnntLossFusedTilingData* data) {
   const int64_t bytes = ElementBytes(type);
-  data->group_rows = 64;
+  // Two tiles in and two out; half types are computed on in a float32 tile. 48 KB are left: 8 for
+  // Select, the rest for the small values of a group of rows.
+  const int64_t bytes_an_element = 4 * bytes + (bytes == 2 ? 4 : 0);
+  const int64_t tile_elements = (platform.ub_bytes - 48 * 1024) / bytes_an_element / 64 * 64;
+  data->group_rows = 256;
+  data->row_pitch = static_cast<int32_t>(
+      std::min(RoundUp(std::max<int64_t>(data->vocab, 1), kBlockBytes / bytes), tile_elements));
+  data->tile_columns = static_cast<int32_t>(std::min<int64_t>(data->vocab, data->row_pitch));
+  int64_t rows = std::min<int64_t>(data->group_rows, tile_elements / data->row_pitch);
+  if (rows >= 8) rows = rows / 8 * 8;
+  data->tile_rows = static_cast<int32_t>(rows);
+
+  const int64_t lanes = RoundUp(std::min(data->target_columns + 1, data->num_rows), 64);
+  data->lattice_lanes = static_cast<int32_t>(std::max<int64_t>(lanes, 64));
+  // 28 vectors of lanes and twice four chunks of the lattice's inputs, in floats.
+  const int64_t chunk = (43000 - 28 * int64_t{data->lattice_lanes}) / 8 / 64 * 64;
+  data->lattice_chunk = static_cast<int32_t>(std::min<int64_t>(chunk, 2048));
   data->schedule_window = 128;
-  data->lattice_lanes =
-      static_cast<int32_t>(RoundUp(std::min(data->target_columns + 1, data->num_rows), 64));
-  data->lattice_chunk = 512;
-  // Two tiles in, two out, two of float32 to work in; what is left serves the small values.
-  const int64_t tile_bytes = platform.ub_bytes - 40 * 1024;
-  const int64_t tile_elements = tile_bytes / (4 * bytes + 8) / 64 * 64;
-  const int64_t pitch = RoundUp(data->vocab, 64);
-  data->row_pitch = static_cast<int32_t>(std::min(pitch, tile_elements));
-  data->tile_columns = data->row_pitch;
-  data->tile_rows = static_cast<int32_t>(
-      std::max<int64_t>(1, std::min<int64_t>(data->group_rows, tile_elements / data->row_pitch)));
 }
 
 inline TilingPlan MakeTiling(const Problem& problem, const Platform& platform) {

@@ -63,7 +63,7 @@ inline int Register(const char* name, std::function<void()> run) {
 
 }  // namespace harness
 
-#define CASE(name)                                                          \
-  static void Run##name();                                                  \
+#define CASE(name)                                                            \
+  static void Run##name();                                                    \
   static const int g_registered_##name = harness::Register(#name, Run##name); \
   static void Run##name()

@@ -81,8 +81,7 @@ CASE(UnknownRows) {
 CASE(UnknownBatchIsTakenFromAnyOperand) {
   ExpectShapes(Infer("RnntLossFused", {{-1, -1}, {-1, -1}, {-1}, {4}}, 3), {{4}, {-1, -1}, {4}});
   ExpectShapes(Infer("RnntLossFused", {{-1, -1}, {4, -1}, {-1}, {-1}}, 3), {{4}, {-1, -1}, {4}});
-  ExpectShapes(Infer("RnntLossFused", {{-1, -1}, {-1, -1}, {-1}, {-1}}, 3),
-               {{-1}, {-1, -1}, {-1}});
+  ExpectShapes(Infer("RnntLossFused", {{-1, -1}, {-1, -1}, {-1}, {-1}}, 3), {{-1}, {-1, -1}, {-1}});
 }
 
 CASE(UnknownRank) {
@@ -148,8 +147,7 @@ CASE(MissingInputAndAttribute) {
               ge::GRAPH_FAILED, "status without a context");
 }
 
-std::vector<ge::DataType> InferTypes(const char* op_type, ge::DataType logits,
-                                     size_t num_outputs) {
+std::vector<ge::DataType> InferTypes(const char* op_type, ge::DataType logits, size_t num_outputs) {
   gert::InferDataTypeContext context;
   context.fields.input_types = {gert::CompileTimeTensorDesc(logits)};
   context.output_types.assign(num_outputs, ge::DT_UNDEFINED);

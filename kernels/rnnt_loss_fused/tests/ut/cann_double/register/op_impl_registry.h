@@ -57,9 +57,9 @@ class OpImplRegisterV2 {
 
 #define CANN_DOUBLE_JOIN(a, b) a##b
 #define CANN_DOUBLE_NAME(a, b) CANN_DOUBLE_JOIN(a, b)
-#define IMPL_OP_INFERSHAPE(op_type)                                                    \
+#define IMPL_OP_INFERSHAPE(op_type)                                                      \
   static gert::OpImplRegisterV2 CANN_DOUBLE_NAME(g_infer_shape_##op_type, __COUNTER__) = \
       gert::OpImplRegisterV2(#op_type)
-#define IMPL_OP_OPTILING(op_type)                                                  \
+#define IMPL_OP_OPTILING(op_type)                                                   \
   static gert::OpImplRegisterV2 CANN_DOUBLE_NAME(g_tiling_##op_type, __COUNTER__) = \
       gert::OpImplRegisterV2(#op_type)
