@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <string>
 
+#include "../../core/rnnt_schedule.h"
 #include "../op_kernel/rnnt_loss_fused_tiling_data.h"
 #include "../op_kernel/rnnt_loss_fused_tiling_key.h"
 #include "rnnt_loss_fused_check.h"
@@ -58,7 +59,7 @@ inline uint64_t TilingKey(Entry entry, ElementType type) {
 }
 
 // The state's size may not depend on the chip: graphs infer its shape without knowing one.
-constexpr int64_t kMaxCores = 64;
+constexpr int64_t kMaxCores = asr_ascend::core::kMaxCores;
 constexpr int64_t kBlockBytes = 32;
 constexpr int64_t kCacheLineBytes = 64;
 
