@@ -1,0 +1,268 @@
+"""Prints the memory and traffic tables and the time model of the documentation, in Markdown.
+
+Bytes, instructions and 256-byte steps are counted by running the kernel on the emulator. Times are
+a model: nothing here has run on a 910B.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import subprocess
+import tempfile
+from dataclasses import dataclass
+from pathlib import Path
+
+OPERATOR = Path(__file__).resolve().parents[2]
+EMULATOR = OPERATOR.parent / "emulator"
+
+# What the chip is taken to be, and where it is said. See docs/model.md.
+CORES = 40  # vector_core_cnt of Ascend910B2, B3, B4 is 48, 40, 40
+CLOCK_HZ = 1.8e9  # cube_freq
+VECTOR_BYTES_PER_CYCLE = 256  # vec_calc_size: 128 float16
+CORE_BYTES_PER_CYCLE = 32  # ddr_rate: between one core and HBM
+HBM_BYTES_PER_SECOND = 1.6e12
+# Guesses: no public figure. The table gives the model for the lowest and the highest too.
+INSTRUCTION_CYCLES = (8, 16, 32)  # start of a vector instruction whose result the next one needs
+SCALAR_CYCLES = (4, 8, 16)  # a scalar read or write of UB
+
+
+@dataclass(frozen=True)
+class Shape:
+    """Utterances of equal length: B of T frames and U labels over V symbols."""
+
+    name: str
+    batch: int
+    frames: int
+    labels: int
+    vocab: int
+    dtype: str = "float32"
+
+    @property
+    def rows(self) -> int:
+        return self.batch * self.frames * (self.labels + 1)
+
+    @property
+    def logits_bytes(self) -> int:
+        return self.rows * self.vocab * (4 if self.dtype == "float32" else 2)
+
+
+SHAPES = (
+    Shape("S1", 4, 200, 50, 50),
+    Shape("S2", 8, 500, 100, 500),
+    Shape("S3", 16, 1000, 200, 500),
+    Shape("S4", 2, 500, 100, 5000),
+    Shape("S2 float16", 8, 500, 100, 500, "float16"),
+    Shape("largest precision row", 4, 2000, 500, 128),
+)
+
+
+@dataclass
+class Work:
+    """What one core does in one phase."""
+
+    bytes: float = 0.0
+    instructions: float = 0.0
+    repeats: float = 0.0
+    scalars: float = 0.0
+
+    def __add__(self, other: Work) -> Work:
+        return Work(
+            self.bytes + other.bytes,
+            self.instructions + other.instructions,
+            self.repeats + other.repeats,
+            self.scalars + other.scalars,
+        )
+
+    def __mul__(self, factor: float) -> Work:
+        return Work(
+            self.bytes * factor,
+            self.instructions * factor,
+            self.repeats * factor,
+            self.scalars * factor,
+        )
+
+    def seconds(self, guess: int) -> float:
+        """Copies run beside vector and scalar instructions, which wait for each other."""
+        computing = (
+            self.repeats
+            + self.instructions * INSTRUCTION_CYCLES[guess]
+            + self.scalars * SCALAR_CYCLES[guess]
+        )
+        return max(computing, self.bytes / CORE_BYTES_PER_CYCLE) / CLOCK_HZ
+
+
+def build(folder: Path) -> Path:
+    executable = folder / "measure"
+    source = Path(__file__).with_name("measure.cpp")
+    command = [os.environ.get("CXX", "g++"), "-std=c++17", "-O2", "-ffp-contract=off"]
+    command += [f"-I{EMULATOR}", f"-I{OPERATOR}", str(source), "-o", str(executable)]
+    subprocess.run(command, check=True)
+    return executable
+
+
+class Meter:
+    """Runs the kernel on the emulator and keeps what it counted."""
+
+    def __init__(self, executable: Path) -> None:
+        self._executable = executable
+
+    def run(self, dtype: str, cores: int, vocab: int, lengths: list[tuple[int, int]]) -> dict:
+        command = [str(self._executable), dtype, str(cores), str(vocab)]
+        command += [f"{frames},{labels}" for frames, labels in lengths]
+        output = subprocess.run(command, check=True, capture_output=True, text=True).stdout
+        return json.loads(output)
+
+
+def core_work(counters: dict) -> Work:
+    return Work(
+        counters["read_bytes"] + counters["written_bytes"],
+        counters["instructions"],
+        counters["repeats"],
+        counters["scalar_accesses"],
+    )
+
+
+def logits_phases(run: dict) -> tuple[int, int]:
+    """The phase that reads the logits for statistics, and the one that writes the gradient."""
+    reads = [phase for phase, (read, _) in enumerate(run["traffic"]["logits"]) if read > 0]
+    writes = [phase for phase, (_, written) in enumerate(run["traffic"]["grad"]) if written > 0]
+    assert len(reads) == 2 and reads[1:] == writes, (reads, writes)
+    return reads[0], writes[0]
+
+
+def work_of_a_row(meter: Meter, shape: Shape) -> Work:
+    """The two phases over the logits, for one row: measured on fewer frames, linear in rows."""
+    frames = max(2, min(shape.frames, 4_000_000 // (shape.vocab * (shape.labels + 1))))
+    run = meter.run(shape.dtype, 4, shape.vocab, [(frames, shape.labels)])
+    work = Work()
+    for phase in logits_phases(run):
+        for counters in run["phases"][phase]:
+            work += core_work(counters)
+    return work * (1 / run["rows"])
+
+
+def work_of_a_lattice(meter: Meter, shape: Shape) -> tuple[Work, Work]:
+    """alpha and beta of one utterance, each on a core of its own; the vocabulary doesn't matter."""
+    run = meter.run(shape.dtype, 2, 8, [(shape.frames, shape.labels)])
+    first, last = logits_phases(run)
+    work = [Work(), Work()]
+    for phase in range(first + 1, last):
+        for core in range(2):
+            work[core] += core_work(run["phases"][phase][core])
+    return work[0], work[1]
+
+
+def milliseconds(row: Work, lattice: tuple[Work, Work], shape: Shape, guess: int) -> dict:
+    """The model: this plan, its three parts, and one utterance on one core throughout."""
+    hbm = row.bytes * shape.rows / HBM_BYTES_PER_SECOND
+    rows = max(hbm, (row * (shape.rows / CORES)).seconds(guess))
+    tasks_of_a_core = -(-2 * shape.batch // CORES)
+    lattices = max(work.seconds(guess) for work in lattice) * tasks_of_a_core
+    samples_of_a_core = -(-shape.batch // CORES)
+    one_sample = row * (shape.rows / shape.batch) + lattice[0] + lattice[1]
+    alone = max(hbm, one_sample.seconds(guess) * samples_of_a_core)
+    return {
+        "rows": rows * 1e3,
+        "lattice": lattices * 1e3,
+        "total": (rows + lattices) * 1e3,
+        "alone": alone * 1e3,
+        "limit": 3 * shape.logits_bytes / HBM_BYTES_PER_SECOND * 1e3,
+    }
+
+
+def print_time_table(meter: Meter) -> None:
+    print(
+        "| shape B x T x U x V | HBM limit | rows (phases 1 and 3) | lattice (phase 2) | all | ",
+        end="",
+    )
+    print("all, cheapest to dearest guess | one utterance per core | ratio |")
+    print("|---|---|---|---|---|---|---|---|")
+    for shape in SHAPES:
+        row = work_of_a_row(meter, shape)
+        lattice = work_of_a_lattice(meter, shape)
+        times = [milliseconds(row, lattice, shape, guess) for guess in range(3)]
+        middle = times[1]
+        size = f"{shape.batch} x {shape.frames} x {shape.labels} x {shape.vocab}"
+        print(
+            f"| {shape.name}: {size} | {middle['limit']:.3f} | {middle['rows']:.3f} | "
+            f"{middle['lattice']:.3f} | {middle['total']:.3f} | "
+            f"{times[0]['total']:.3f} to {times[2]['total']:.3f} | {middle['alone']:.2f} | "
+            f"{middle['alone'] / middle['total']:.1f} |"
+        )
+
+
+TRAFFIC_CASES = (
+    ("float32", 40, 500, [(40, 20)]),
+    ("float32", 40, 500, [(20, 10)] * 16),
+    ("float32", 40, 500, [(3 + b % 7, b % 5) for b in range(64)]),
+    ("float32", 40, 5000, [(12, 9)]),
+    ("float32", 40, 60000, [(4, 4)]),
+    ("float16", 40, 500, [(40, 20)]),
+    ("float32", 40, 50, [(100, 50)] * 2),
+    ("float32", 40, 7, [(100, 50)] * 2),
+)
+
+
+def tensor_bytes(run: dict, name: str) -> tuple[int, int]:
+    phases = run["traffic"].get(name, [])
+    return sum(read for read, _ in phases), sum(written for _, written in phases)
+
+
+def print_traffic_table(meter: Meter) -> None:
+    print("| dtype | B | N | V | logits read / N V | gradient written / N V | ", end="")
+    print("state, bytes a row | other, bytes a row | all / 3 N V |")
+    print("|---|---|---|---|---|---|---|---|---|")
+    for dtype, cores, vocab, lengths in TRAFFIC_CASES:
+        run = meter.run(dtype, cores, vocab, lengths)
+        size = run["rows"] * vocab * (4 if dtype == "float32" else 2)
+        logits = tensor_bytes(run, "logits")[0]
+        grad = tensor_bytes(run, "grad")[1]
+        state = sum(tensor_bytes(run, "state"))
+        everything = sum(sum(tensor_bytes(run, name)) for name in run["traffic"])
+        other = everything - logits - grad - state
+        print(
+            f"| {dtype} | {len(lengths)} | {run['rows']} | {vocab} | {logits / size:.3f} | "
+            f"{grad / size:.3f} | {state / run['rows']:.1f} | {other / run['rows']:.1f} | "
+            f"{everything / (3 * size):.3f} |"
+        )
+
+
+def print_memory_table(meter: Meter) -> None:
+    print("| B x T x U x V | logits, MB | gradient, MB | workspace, MB | workspace / logits |")
+    print("|---|---|---|---|---|")
+    for shape in SHAPES:
+        # The layout is linear in N and B: two small runs give it.
+        one = meter.run("float32", 1, 8, [(15, 15)])["workspace_bytes"]
+        two = meter.run("float32", 1, 8, [(15, 15)] * 2)["workspace_bytes"]
+        per_sample = 32
+        per_row = (two - one - per_sample) / 240
+        fixed = one - 240 * per_row - per_sample
+        workspace = fixed + per_row * shape.rows + per_sample * shape.batch
+        logits = shape.logits_bytes
+        size = f"{shape.batch} x {shape.frames} x {shape.labels} x {shape.vocab}"
+        print(
+            f"| {shape.name}: {size} | {logits / 1e6:.1f} | {logits / 1e6:.1f} | "
+            f"{workspace / 1e6:.1f} | {workspace / logits:.4f} |"
+        )
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    tables = {
+        "memory": print_memory_table,
+        "traffic": print_traffic_table,
+        "time": print_time_table,
+    }
+    parser.add_argument("tables", nargs="*", choices=[*tables, []], help="default: all of them")
+    chosen = parser.parse_args().tables or list(tables)
+    with tempfile.TemporaryDirectory() as folder:
+        meter = Meter(build(Path(folder)))
+        for name in chosen:
+            print(f"\n### {name}\n")
+            tables[name](meter)
+
+
+if __name__ == "__main__":
+    main()
