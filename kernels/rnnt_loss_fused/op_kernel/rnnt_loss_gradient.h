@@ -1,0 +1,316 @@
+// Phase 3: the gradient of every row, clamped and scaled.
+#ifndef ASR_ASCEND_RNNT_LOSS_GRADIENT_H_
+#define ASR_ASCEND_RNNT_LOSS_GRADIENT_H_
+
+#include "rnnt_loss_row_tiles.h"
+
+namespace rnnt_loss {
+
+template <typename T>
+class GradientPhase {
+ public:
+  __aicore__ inline void Init(const Problem* problem, AscendC::TPipe* pipe) {
+    problem_ = problem;
+    const RnntLossFusedTilingData& tiling = problem->tiling;
+    logits_.Init(tiling, problem->arguments.logits);
+    grad_.Init(tiling, problem->arguments.grad);
+    if (problem->arguments.grad_loss != nullptr) {
+      grad_loss_.SetGlobalBuffer(reinterpret_cast<__gm__ float*>(problem->arguments.grad_loss),
+                                 tiling.batch);
+    }
+    pitch_ = tiling.row_pitch;
+    group_ = tiling.group_rows;
+    const int32_t tile = tiling.tile_rows * pitch_;
+    pipe->InitBuffer(in_, 2, tile * sizeof(T));
+    pipe->InitBuffer(out_, 2, tile * sizeof(T));
+    if (sizeof(T) != sizeof(float)) pipe->InitBuffer(work_, tile * sizeof(float));
+    pipe->InitBuffer(values_, kValues * group_ * sizeof(float));
+    pipe->InitBuffer(entries_, 2 * group_ * sizeof(T));
+    pipe->InitBuffer(labels_, group_ * sizeof(int32_t));
+    pipe->InitBuffer(sample_, kFloatsPerSample * sizeof(float));
+  }
+
+  __aicore__ inline void Process() {
+    GroupWalk groups;
+    groups.Start(problem_);
+    RowGroup group;
+    int64_t sample = -1;
+    while (groups.Next(&group)) {
+      if (group.span.sample != sample) {
+        sample = group.span.sample;
+        ReadSample(sample);
+      }
+      ProcessGroup(group);
+    }
+  }
+
+ private:
+  // Vectors with a value for each of a group's rows: the planes of the state, then scratch.
+  enum Value {
+    kShift = kSplit + 1,  // occupancy - the norm's low part, logarithms
+    kOccupancy,
+    kAtBlank,
+    kAtLabel,
+    kX,
+    kY,
+    kZ,
+    kW,
+    kValues
+  };
+  // What the rows of a sample hold apart from the entries of blank and label.
+  enum class Filling { kSoftmax, kZero, kNan };
+
+  __aicore__ inline Floats Values(int32_t value) {
+    return values_.GetWithOffset<float>(group_, value * group_ * sizeof(float));
+  }
+
+  __aicore__ inline void ReadSample(int64_t sample) {
+    const Floats values = sample_.Get<float>();
+    Order<AscendC::HardEvent::S_MTE2>();
+    CopyIn(values, problem_->Samples()[sample * kFloatsPerSample], kFloatsPerSample);
+    Order<AscendC::HardEvent::MTE2_S>();
+    log_probability_high_ = values.GetValue(2);
+    log_probability_low_ = values.GetValue(3);
+    scale_ = problem_->arguments.grad_loss == nullptr ? 1.0f : grad_loss_.GetValue(sample);
+    has_path_ = !(log_probability_high_ < kImpossibleBelow);
+    filling_ = Filling::kSoftmax;
+    if (log_probability_high_ != log_probability_high_) {
+      filling_ = Filling::kNan;
+    } else if (!has_path_ || problem_->tiling.fused_log_softmax == 0) {
+      filling_ = Filling::kZero;
+    }
+    has_entries_ = has_path_ && filling_ != Filling::kNan;
+  }
+
+  __aicore__ inline void ProcessGroup(const RowGroup& group) {
+    if (has_entries_) PrepareRows(group);
+    PieceWalk pieces;
+    pieces.Start(problem_->tiling, group);
+    Piece piece;
+    bool more = pieces.Next(&piece);
+    Fetch(group, piece);
+    while (more) {
+      const Piece current = piece;
+      more = pieces.Next(&piece);
+      if (more) Fetch(group, piece);
+      ProcessPiece(group, current);
+    }
+    Order<AscendC::HardEvent::S_V>();
+  }
+
+  __aicore__ inline void Fetch(const RowGroup& group, const Piece& piece) {
+    if (filling_ != Filling::kSoftmax) return;
+    AscendC::LocalTensor<T> tile = in_.template AllocTensor<T>();
+    logits_.In(tile, group, piece);
+    in_.EnQue(tile);
+  }
+
+  // For every row: what is added to its logits before exp, and its entries of blank and label.
+  __aicore__ inline void PrepareRows(const RowGroup& group) {
+    const int32_t count = group.count;
+    Order<AscendC::HardEvent::V_MTE2>();
+    for (int32_t plane = 0; plane <= kSplit; ++plane) {
+      CopyIn(Values(plane), problem_->PlaneOf(static_cast<Plane>(plane))[group.first_slot], count);
+    }
+    ReadLabels(group);
+    Order<AscendC::HardEvent::MTE2_V>();
+    // occupancy = (alpha - norm) + (beta + norm) - ln P
+    TwoSum(Values(kOccupancy), Values(kZ), Values(kAlphaHigh), Values(kBetaHigh), Values(kX),
+           Values(kY), count);
+    AscendC::Adds(Values(kOccupancy), Values(kOccupancy), -log_probability_high_, count);
+    AscendC::Add(Values(kZ), Values(kZ), Values(kAlphaLow), count);
+    Barrier();
+    AscendC::Add(Values(kZ), Values(kZ), Values(kBetaLow), count);
+    Barrier();
+    AscendC::Adds(Values(kZ), Values(kZ), -log_probability_low_, count);
+    Barrier();
+    AscendC::Add(Values(kOccupancy), Values(kOccupancy), Values(kZ), count);
+    Barrier();
+    AscendC::Sub(Values(kShift), Values(kOccupancy), Values(kNormLow), count);
+    AscendC::Muls(Values(kNormHigh), Values(kNormHigh), -1.0f, count);
+    AscendC::Exp(Values(kOccupancy), Values(kOccupancy), count);
+    Barrier();
+    // Of the occupancy, 1 / (1 + exp(-split)) goes on by blank and 1 / (1 + exp(split)) by label.
+    AscendC::Muls(Values(kX), Values(kSplit), -1.0f, count);
+    PrepareEntry(kAtLabel, kLabelLogit, Values(kSplit), count);
+    PrepareEntry(kAtBlank, kBlankLogit, Values(kX), count);
+    StoreEntries(count);
+    Order<AscendC::HardEvent::V_S>();
+  }
+
+  // result = exp(logit - norm + occupancy) - occupancy / (1 + exp(unlikeliness))
+  __aicore__ inline void PrepareEntry(Value result, Plane logit, const Floats& unlikeliness,
+                                      int32_t count) {
+    Barrier();
+    AscendC::Exp(Values(kZ), unlikeliness, count);
+    AscendC::Add(Values(result), Values(logit), Values(kNormHigh), count);
+    Barrier();
+    AscendC::Adds(Values(kZ), Values(kZ), 1.0f, count);
+    AscendC::Add(Values(result), Values(result), Values(kShift), count);
+    Barrier();
+    AscendC::Div(Values(kZ), Values(kOccupancy), Values(kZ), count);
+    if (problem_->tiling.fused_log_softmax != 0) {
+      AscendC::Exp(Values(result), Values(result), count);
+    } else {
+      AscendC::Duplicate(Values(result), 0.0f, count);
+    }
+    Barrier();
+    AscendC::Sub(Values(result), Values(result), Values(kZ), count);
+    Barrier();
+    if (problem_->tiling.clamp > 0.0f) {
+      AscendC::Mins(Values(result), Values(result), problem_->tiling.clamp, count);
+      Barrier();
+      AscendC::Maxs(Values(result), Values(result), -problem_->tiling.clamp, count);
+      Barrier();
+    }
+    AscendC::Muls(Values(result), Values(result), scale_, count);
+    Barrier();
+  }
+
+  // Entries in the gradient's type, where the scalar unit takes them from.
+  __aicore__ inline void StoreEntries(int32_t count) {
+    const AscendC::LocalTensor<T> entries = entries_.Get<T>();
+    if constexpr (sizeof(T) == sizeof(float)) {
+      AscendC::Adds(entries, Values(kAtBlank), 0.0f, count);
+      AscendC::Adds(entries[group_], Values(kAtLabel), 0.0f, count);
+    } else {
+      AscendC::Cast(entries, Values(kAtBlank), AscendC::RoundMode::CAST_RINT,
+                    static_cast<uint32_t>(count));
+      AscendC::Cast(entries[group_], Values(kAtLabel), AscendC::RoundMode::CAST_RINT,
+                    static_cast<uint32_t>(count));
+    }
+    Barrier();
+  }
+
+  // The label of each row, or -1 where there is none.
+  __aicore__ inline void ReadLabels(const RowGroup& group) {
+    const AscendC::LocalTensor<int32_t> labels = labels_.Get<int32_t>();
+    LaneWalk lanes(group);
+    for (int32_t lane = 0; lane < group.count; ++lane) {
+      const int64_t u = lanes.NextColumn();
+      int32_t label = -1;
+      if (u < group.span.lattice.columns - 1) label = problem_->Label(group.span.sample, u);
+      labels.SetValue(lane, problem_->IsLabel(label) ? label : -1);
+    }
+  }
+
+  __aicore__ inline void ProcessPiece(const RowGroup& group, const Piece& piece) {
+    AscendC::LocalTensor<T> out = out_.template AllocTensor<T>();
+    if (filling_ == Filling::kSoftmax) {
+      AscendC::LocalTensor<T> tile = in_.template DeQue<T>();
+      Softmax(out, tile, piece);
+      in_.FreeTensor(tile);
+    } else {
+      Fill(out, piece);
+    }
+    Order<AscendC::HardEvent::V_S>();
+    if (has_entries_) SetEntries(out, piece);
+    Order<AscendC::HardEvent::S_MTE3>();
+    out_.EnQue(out);
+    out = out_.template DeQue<T>();
+    grad_.Out(out, group, piece);
+    out_.FreeTensor(out);
+  }
+
+  // Elements of the tile that hold something.
+  __aicore__ inline int32_t TileCount(const Piece& piece) const {
+    if (piece.rows > 1) return piece.rows * pitch_;
+    return RoundUp(piece.columns, 32 / sizeof(T));
+  }
+
+  __aicore__ inline void Softmax(const AscendC::LocalTensor<T>& out,
+                                 const AscendC::LocalTensor<T>& tile, const Piece& piece) {
+    const int32_t count = TileCount(piece);
+    if constexpr (sizeof(T) == sizeof(float)) {
+      Exponentials(out, tile, piece, count);
+    } else {
+      const Floats rows = work_.Get<float>();
+      AscendC::Cast(rows, tile, AscendC::RoundMode::CAST_NONE, static_cast<uint32_t>(count));
+      Barrier();
+      Exponentials(rows, rows, piece, count);
+      AscendC::Cast(out, rows, AscendC::RoundMode::CAST_RINT, static_cast<uint32_t>(count));
+      Barrier();
+    }
+  }
+
+  // to = exp(rows - norm + occupancy), clamped and scaled.
+  __aicore__ inline void Exponentials(const Floats& to, const Floats& rows, const Piece& piece,
+                                      int32_t count) {
+    const Floats norms = Values(kNormHigh);
+    const Floats shifts = Values(kShift);
+    const int32_t row_count = piece.rows > 1 ? pitch_ : count;
+    for (int32_t row = 0; row < piece.rows; ++row) {
+      const int32_t at = row * pitch_;
+      AscendC::Adds(to[at], rows[at], norms.GetValue(piece.begin + row), row_count);
+    }
+    Barrier();
+    for (int32_t row = 0; row < piece.rows; ++row) {
+      const int32_t at = row * pitch_;
+      AscendC::Adds(to[at], to[at], shifts.GetValue(piece.begin + row), row_count);
+    }
+    Barrier();
+    AscendC::Exp(to, to, count);
+    Barrier();
+    if (problem_->tiling.clamp > 0.0f) {
+      AscendC::Mins(to, to, problem_->tiling.clamp, count);
+      Barrier();
+    }
+    if (scale_ != 1.0f) {
+      AscendC::Muls(to, to, scale_, count);
+      Barrier();
+    }
+  }
+
+  __aicore__ inline void Fill(const AscendC::LocalTensor<T>& out, const Piece& piece) {
+    const int32_t count = TileCount(piece);
+    if constexpr (sizeof(T) == sizeof(float)) {
+      const int32_t bits = filling_ == Filling::kNan ? 0x7fc00000 : 0;
+      AscendC::Duplicate(out.template ReinterpretCast<int32_t>(), bits, count);
+    } else {
+      // The quiet NaN of bfloat16, and a NaN of float16 as well.
+      const int16_t bits = filling_ == Filling::kNan ? 0x7fc0 : 0;
+      AscendC::Duplicate(out.template ReinterpretCast<int16_t>(), bits, count);
+    }
+    Barrier();
+  }
+
+  __aicore__ inline void SetEntries(const AscendC::LocalTensor<T>& out, const Piece& piece) {
+    const AscendC::LocalTensor<T> entries = entries_.Get<T>();
+    const AscendC::LocalTensor<int32_t> labels = labels_.Get<int32_t>();
+    const int32_t blank = static_cast<int32_t>(problem_->tiling.blank) - piece.column;
+    for (int32_t row = 0; row < piece.rows; ++row) {
+      const int32_t lane = piece.begin + row;
+      if (blank >= 0 && blank < piece.columns) {
+        out.SetValue(row * pitch_ + blank, entries.GetValue(lane));
+      }
+      const int32_t label = labels.GetValue(lane);
+      if (label >= piece.column && label - piece.column < piece.columns) {
+        out.SetValue(row * pitch_ + label - piece.column, entries.GetValue(group_ + lane));
+      }
+    }
+  }
+
+  const Problem* problem_ = nullptr;
+  RowMover<T> logits_;
+  RowMover<T> grad_;
+  AscendC::GlobalTensor<float> grad_loss_;
+  AscendC::TQue<AscendC::TPosition::VECIN, 2> in_;
+  AscendC::TQue<AscendC::TPosition::VECOUT, 2> out_;
+  AscendC::TBuf<> work_;
+  AscendC::TBuf<> values_;
+  AscendC::TBuf<> entries_;
+  AscendC::TBuf<> labels_;
+  AscendC::TBuf<> sample_;
+  int32_t group_ = 0;
+  int32_t pitch_ = 0;
+  float log_probability_high_ = 0.0f;
+  float log_probability_low_ = 0.0f;
+  float scale_ = 1.0f;
+  Filling filling_ = Filling::kZero;
+  bool has_path_ = false;
+  bool has_entries_ = false;
+};
+
+}  // namespace rnnt_loss
+
+#endif  // ASR_ASCEND_RNNT_LOSS_GRADIENT_H_

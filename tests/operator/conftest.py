@@ -1,0 +1,23 @@
+"""The emulated operator, built once, and the loss's oracles from tests/losses."""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import shutil
+import sys
+from pathlib import Path
+
+import pytest
+
+sys.path[:0] = [str(Path(__file__).parents[1] / "losses"), str(Path(__file__).parent)]
+
+import emulated_operator
+
+
+@pytest.fixture(scope="session")
+def operator(tmp_path_factory: pytest.TempPathFactory) -> ctypes.CDLL:
+    compiler = os.environ.get("CXX", "g++")
+    if shutil.which(compiler) is None:
+        pytest.skip(f"there is no C++ compiler `{compiler}`")
+    return emulated_operator.build(tmp_path_factory.mktemp("operator"))
