@@ -10,7 +10,7 @@
 
 #include "emulator/launch.h"
 #include "op_host/rnnt_loss_fused_tiling_plan.h"
-#include "op_kernel/rnnt_loss_fused.cpp"
+#include "tests/emulator/emulated_kernels.h"
 
 namespace {
 
@@ -123,23 +123,22 @@ int Run(ElementType type, int cores, int64_t vocab, const Batch& batch) {
     }
   }
   emulator::GlobalMemory memory;
-  const GM_ADDR logits_address =
+  KernelAddresses gm{};
+  gm.logits =
       memory.Map("logits", emulator::Access::kInput, logits.data(), logits.size() * sizeof(T));
-  const GM_ADDR targets = memory.Input("targets", Targets(batch, vocab));
-  const GM_ADDR frames = memory.Input("lengths", batch.frames);
-  const GM_ADDR labels = memory.Input("target lengths", batch.labels);
-  const GM_ADDR loss = memory.Output("loss", batch.frames.size() * sizeof(float));
-  const GM_ADDR grad = memory.Output("grad", logits.size() * sizeof(T));
-  const GM_ADDR workspace = memory.Output("state", static_cast<uint64_t>(plan.workspace_bytes));
-  const GM_ADDR tiling = memory.Input("tiling", std::vector<RnntLossFusedTilingData>{plan.data});
+  gm.targets = memory.Input("targets", Targets(batch, vocab));
+  gm.logit_lengths = memory.Input("logit_lengths", batch.frames);
+  gm.target_lengths = memory.Input("target_lengths", batch.labels);
+  gm.loss = memory.Output("loss", batch.frames.size() * sizeof(float));
+  gm.grad = memory.Output("grad", logits.size() * sizeof(T));
+  gm.state = memory.Output("state", static_cast<uint64_t>(plan.workspace_bytes));
+  gm.tiling = memory.Input("tiling", std::vector<RnntLossFusedTilingData>{plan.data});
   emulator::LaunchOptions options;
   options.block_dim = plan.data.used_cores;
   options.physical_cores = std::max(40, cores);
   options.schedule_mode = 1;
   options.tiling_key = plan.tiling_key;
-  const emulator::Report report =
-      emulator::Launch(rnnt_loss_fused, memory, options, logits_address, targets, frames, labels,
-                       loss, grad, GM_ADDR{nullptr}, workspace, tiling);
+  const emulator::Report report = emulator::Launch(CallFused, memory, options, gm);
   if (!report.ok()) {
     std::fprintf(stderr, "%s\n", report.ToString().c_str());
     return 1;

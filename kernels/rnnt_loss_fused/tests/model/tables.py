@@ -95,9 +95,10 @@ class Work:
 
 def build(folder: Path) -> Path:
     executable = folder / "measure"
-    source = Path(__file__).with_name("measure.cpp")
+    kernels = OPERATOR / "tests" / "emulator" / "emulated_kernels.cpp"
+    sources = [str(Path(__file__).with_name("measure.cpp")), str(kernels)]
     command = [os.environ.get("CXX", "g++"), "-std=c++17", "-O2", "-ffp-contract=off"]
-    command += [f"-I{EMULATOR}", f"-I{OPERATOR}", str(source), "-o", str(executable)]
+    command += [f"-I{EMULATOR}", f"-I{OPERATOR}", *sources, "-o", str(executable)]
     subprocess.run(command, check=True)
     return executable
 

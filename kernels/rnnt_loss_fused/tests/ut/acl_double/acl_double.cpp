@@ -10,6 +10,7 @@
 #include "emulator/launch.h"
 #include "op_kernel/rnnt_loss_fused.cpp"
 #include "register/op_impl_registry.h"
+#include "utils/log/asc_cpu_log.h"
 
 struct aclTensor {
   std::vector<int64_t> shape;
