@@ -25,6 +25,7 @@ class GradientPhase {
     pipe->InitBuffer(out_, 2, tile * sizeof(T));
     if (sizeof(T) != sizeof(float)) pipe->InitBuffer(work_, tile * sizeof(float));
     pipe->InitBuffer(values_, kValues * group_ * sizeof(float));
+    pipe->InitBuffer(lows_, 3 * group_ * sizeof(half));
     pipe->InitBuffer(entries_, 2 * group_ * sizeof(T));
     pipe->InitBuffer(labels_, group_ * sizeof(int32_t));
     pipe->InitBuffer(sample_, kFloatsPerSample * sizeof(float));
@@ -109,11 +110,22 @@ class GradientPhase {
   __aicore__ inline void PrepareRows(const RowGroup& group) {
     const int32_t count = group.count;
     Order<AscendC::HardEvent::V_MTE2>();
-    for (int32_t plane = 0; plane <= kSplit; ++plane) {
-      CopyIn(Values(plane), problem_->PlaneOf(static_cast<Plane>(plane))[group.first_slot], count);
-    }
+    FetchHigh(kBlankLogit, group);
+    FetchHigh(kLabelLogit, group);
+    FetchHigh(kNormHigh, group);
+    FetchHigh(kAlphaHigh, group);
+    FetchHigh(kBetaHigh, group);
+    FetchHigh(kSplit, group);
+    FetchLow(0, kNormLow, group);
+    FetchLow(1, kAlphaLow, group);
+    FetchLow(2, kBetaLow, group);
     ReadLabels(group);
     Order<AscendC::HardEvent::MTE2_V>();
+    WidenLow(0, kNormLow, count);
+    WidenLow(1, kAlphaLow, count);
+    WidenLow(2, kBetaLow, count);
+    LimitToHalf(Values(kAlphaLow), count);
+    LimitToHalf(Values(kBetaLow), count);
     // occupancy = (alpha - norm) + (beta + norm) - ln P
     TwoSum(Values(kOccupancy), Values(kZ), Values(kAlphaHigh), Values(kBetaHigh), Values(kX),
            Values(kY), count);
@@ -136,6 +148,20 @@ class GradientPhase {
     PrepareEntry(kAtBlank, kBlankLogit, Values(kX), count);
     StoreEntries(count);
     Order<AscendC::HardEvent::V_S>();
+  }
+
+  __aicore__ inline void FetchHigh(Plane plane, const RowGroup& group) {
+    CopyIn(Values(plane), problem_->PlaneOf<float>(plane)[group.first_slot], group.count);
+  }
+  __aicore__ inline AscendC::LocalTensor<half> Low(int32_t place) {
+    return lows_.GetWithOffset<half>(group_, place * group_ * sizeof(half));
+  }
+  __aicore__ inline void FetchLow(int32_t place, Plane plane, const RowGroup& group) {
+    CopyIn(Low(place), problem_->PlaneOf<half>(plane)[group.first_slot], group.count);
+  }
+  __aicore__ inline void WidenLow(int32_t place, Plane plane, int32_t count) {
+    AscendC::Cast(Values(plane), Low(place), AscendC::RoundMode::CAST_NONE,
+                  static_cast<uint32_t>(count));
   }
 
   // result = exp(logit - norm + occupancy) - occupancy / (1 + exp(unlikeliness))
@@ -298,6 +324,7 @@ class GradientPhase {
   AscendC::TQue<AscendC::TPosition::VECOUT, 2> out_;
   AscendC::TBuf<> work_;
   AscendC::TBuf<> values_;
+  AscendC::TBuf<> lows_;
   AscendC::TBuf<> entries_;
   AscendC::TBuf<> labels_;
   AscendC::TBuf<> sample_;

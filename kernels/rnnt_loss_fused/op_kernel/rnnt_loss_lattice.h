@@ -72,7 +72,7 @@ class LatticePhase {
   enum StackedName { kFromHigh = 0, kFromLow, kLogits, kSum, kError, kX, kY, kStackedNames };
   // Vectors of one diagonal.
   enum LaneName { kPreviousHigh = 0, kPreviousLow, kDifference, kNorm, kNormRest, kGreaterHigh,
-                  kGreaterLow, kZ, kLaneNames };
+                  kGreaterLow, kZ, kResultLow, kLaneNames };
   static constexpr int32_t kPad = 64;
   static constexpr int32_t kOutputs = 3;
 
@@ -106,16 +106,19 @@ class LatticePhase {
                     static_cast<uint32_t>(count));
   }
 
-  // Writes `planes` vectors of an output tensor from slot `slot` on.
-  __aicore__ inline void Store(Floats* out, Plane first_plane, int32_t planes, int64_t slot,
-                               int32_t count) {
+  // Writes an output tensor from slot `slot` on: a pair, its low part as float16, and beta's split.
+  __aicore__ inline void Store(Floats* out, bool is_beta, int64_t slot, int32_t count) {
     out_.EnQue(*out);
     Floats ready = out_.DeQue<float>();
-    for (int32_t i = 0; i < planes; ++i) {
-      CopyOut(problem_->PlaneOf(static_cast<Plane>(first_plane + i))[slot], ready[i * lanes_],
-              count);
-    }
+    CopyOut(problem_->PlaneOf<float>(is_beta ? kBetaHigh : kAlphaHigh)[slot], ready, count);
+    CopyOut(problem_->PlaneOf<half>(is_beta ? kBetaLow : kAlphaLow)[slot],
+            ready[lanes_].ReinterpretCast<half>(), count);
+    if (is_beta) CopyOut(problem_->PlaneOf<float>(kSplit)[slot], ready[2 * lanes_], count);
     out_.FreeTensor(ready);
+  }
+  __aicore__ inline void PutLow(const Floats& out, const Floats& low, int32_t count) {
+    AscendC::Cast(out[lanes_].ReinterpretCast<half>(), low, AscendC::RoundMode::CAST_RINT,
+                  static_cast<uint32_t>(count));
   }
   __aicore__ inline void StoreLogProbability(int64_t sample, int64_t place, const Floats& high,
                                              const Floats& low) {
@@ -139,6 +142,7 @@ class LatticePhase {
     for (int64_t d = num_diagonals - 1; d >= 0; --d) {
       const Diagonal diagonal = DiagonalAt(lattice, d);
       const bool growing = d + 1 < lattice.columns;
+      chunk_.Hold(d, diagonal);
       StepBeta(diagonal, task.first_slot + diagonal.offset, growing);
     }
     StoreLogProbability(task.sample, 2, beta.high[kPad], beta.low[kPad]);
@@ -152,7 +156,6 @@ class LatticePhase {
     const Floats logits = Stacked(kLogits);
     const int32_t by_blank = kPad + (growing ? 1 : 0);
     const int32_t by_label = kPad - (growing ? 0 : 1);
-    chunk_.Hold(diagonal);
     ShiftInto(from_high, beta.high, by_blank, count);
     ShiftInto(from_high[count], beta.high, by_label, count);
     ShiftInto(from_low, beta.low, by_blank, count);
@@ -168,15 +171,16 @@ class LatticePhase {
     AscendC::Add(error, error, from_low, 2 * count);
     Barrier();
     Floats out = out_.AllocTensor<float>();
-    const Pair result{out, out[lanes_]};
+    const Pair result{out, Lanes(kResultLow)};
     LogAdd(result, Lanes(kDifference), Pair{sum, error}, Pair{sum[count], error[count]}, Scratch(),
            count);
     AscendC::Adds(out[2 * lanes_], Lanes(kDifference), 0.0f, count);
+    PutLow(out, result.low, count);
     SubtractNorm(Pair{beta.high[kPad], beta.low[kPad]}, result, count);
     SetLane(beta.high[kPad], diagonal.count, kImpossible);
     SetLane(beta.low[kPad], diagonal.count, 0.0f);
     Barrier();
-    Store(&out, kBetaHigh, 3, slot, diagonal.count);
+    Store(&out, true, slot, diagonal.count);
   }
 
   // alpha(t, u) = ln(exp(alpha(t-1, u) - norm + blank logit) + exp(alpha(t, u-1) - norm + label
@@ -189,6 +193,7 @@ class LatticePhase {
     Barrier();
     for (int64_t d = 0; d < num_diagonals; ++d) {
       const Diagonal diagonal = DiagonalAt(lattice, d);
+      chunk_.Hold(d, diagonal);
       LeaveDiagonal(diagonal, task.first_slot + diagonal.offset);
       if (d + 1 < num_diagonals) {
         EnterDiagonal(diagonal, DiagonalAt(lattice, d + 1), d + 1 < lattice.columns);
@@ -204,15 +209,15 @@ class LatticePhase {
     const Pair alpha = Previous();
     const Floats from = Stacked(kFromHigh);
     const Floats logits = Stacked(kLogits);
-    chunk_.Hold(diagonal);
     chunk_.Take(logits, kBlankLogit, diagonal, Index(), count);
     chunk_.Take(logits[count], kLabelLogit, diagonal, Index(), count);
     chunk_.Take(Lanes(kNorm), kNormHigh, diagonal, Index(), count);
     chunk_.Take(Lanes(kNormRest), kNormLow, diagonal, Index(), count);
     Barrier();
     Floats out = out_.AllocTensor<float>();
-    const Pair left{out, out[lanes_]};
+    const Pair left{out, Lanes(kResultLow)};
     SubtractNorm(left, Pair{alpha.high[kPad], alpha.low[kPad]}, count);
+    PutLow(out, left.low, count);
     AscendC::Adds(from, left.high, 0.0f, count);
     AscendC::Adds(from[count], left.high, 0.0f, count);
     Barrier();
@@ -222,7 +227,7 @@ class LatticePhase {
     AscendC::Add(error, error, left.low, count);
     AscendC::Add(error[count], error[count], left.low, count);
     Barrier();
-    Store(&out, kAlphaHigh, 2, slot, diagonal.count);
+    Store(&out, false, slot, diagonal.count);
   }
 
   __aicore__ inline void EnterDiagonal(const Diagonal& left, const Diagonal& next, bool growing) {

@@ -30,6 +30,7 @@ class LatticeChunk {
     capacity_ = problem->tiling.lattice_chunk;
     pitch_ = capacity_ + kSlack;
     pipe->InitBuffer(buffer_, kPlanes * pitch_ * sizeof(float));
+    pipe->InitBuffer(norm_low_, pitch_ * sizeof(half));
     AscendC::Duplicate(buffer_.Get<float>(), 0.0f, kPlanes * pitch_);
     Barrier();
   }
@@ -42,23 +43,26 @@ class LatticeChunk {
     begin_ = end_ = 0;
   }
 
-  // Brings this diagonal in unless it is there.
-  __aicore__ inline void Hold(const Diagonal& diagonal) {
+  // Brings diagonal `index` in unless it is there, and with it those that come next, as many as fit.
+  __aicore__ inline void Hold(int64_t index, const Diagonal& diagonal) {
     if (diagonal.offset >= begin_ && diagonal.offset + diagonal.count <= end_) return;
-    const int64_t cells = asr_ascend::core::CellCount(lattice_);
+    begin_ = diagonal.offset;
+    end_ = diagonal.offset + diagonal.count;
+    const Lattice mirrored = asr_ascend::core::Mirrored(lattice_);
     if (backwards_) {
-      end_ = diagonal.offset + diagonal.count;
-      begin_ = end_ > capacity_ ? end_ - capacity_ : 0;
+      for (int64_t d = index - 1; d >= 0; --d) {
+        const int64_t begin = asr_ascend::core::DiagonalOffset(mirrored, d);
+        if (end_ - begin > capacity_) break;
+        begin_ = begin;
+      }
     } else {
-      begin_ = diagonal.offset;
-      end_ = cells - begin_ > capacity_ ? begin_ + capacity_ : cells;
+      for (int64_t d = index + 1; d < asr_ascend::core::DiagonalCount(lattice_); ++d) {
+        const int64_t end = asr_ascend::core::DiagonalOffset(mirrored, d + 1);
+        if (end - begin_ > capacity_) break;
+        end_ = end;
+      }
     }
-    Order<AscendC::HardEvent::V_MTE2>();
-    for (int32_t plane = 0; plane < kPlanes; ++plane) {
-      CopyIn(Part(plane), problem_->PlaneOf(static_cast<Plane>(plane))[first_slot_ + begin_],
-             end_ - begin_);
-    }
-    Order<AscendC::HardEvent::MTE2_V>();
+    Load();
   }
 
   // The diagonal's values of a plane, aligned. `index` holds 0, 4, 8, ...; `count` may go a little
@@ -72,12 +76,28 @@ class LatticeChunk {
  private:
   static constexpr int32_t kSlack = 64;
 
+  __aicore__ inline void Load() {
+    const int64_t slot = first_slot_ + begin_;
+    const int64_t count = end_ - begin_;
+    const AscendC::LocalTensor<half> low = norm_low_.Get<half>();
+    Order<AscendC::HardEvent::V_MTE2>();
+    CopyIn(Part(kBlankLogit), problem_->PlaneOf<float>(kBlankLogit)[slot], count);
+    CopyIn(Part(kLabelLogit), problem_->PlaneOf<float>(kLabelLogit)[slot], count);
+    CopyIn(Part(kNormHigh), problem_->PlaneOf<float>(kNormHigh)[slot], count);
+    CopyIn(low, problem_->PlaneOf<half>(kNormLow)[slot], count);
+    Order<AscendC::HardEvent::MTE2_V>();
+    AscendC::Cast(Part(kNormLow), low, AscendC::RoundMode::CAST_NONE,
+                  static_cast<uint32_t>(count));
+    Barrier();
+  }
+
   __aicore__ inline Floats Part(int32_t plane) {
     return buffer_.GetWithOffset<float>(pitch_, plane * pitch_ * sizeof(float));
   }
 
   const Problem* problem_ = nullptr;
   AscendC::TBuf<> buffer_;
+  AscendC::TBuf<> norm_low_;
   Lattice lattice_{};
   int64_t first_slot_ = 0;
   int64_t begin_ = 0;  // slots [begin, end) of the sample are in UB

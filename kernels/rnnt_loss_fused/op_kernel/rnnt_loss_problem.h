@@ -51,7 +51,8 @@ class Lengths {
   AscendC::GlobalTensor<int32_t> target_lengths_;
 };
 
-// One value for each row, in the order of slots.
+// One value for each row, in the order of slots. High parts are float32; the low parts of pairs are
+// float16, which is 2^-12 of half a unit in the high part's last place.
 enum Plane {
   kBlankLogit = 0,
   kLabelLogit,
@@ -80,10 +81,11 @@ struct Problem {
     targets.SetGlobalBuffer(reinterpret_cast<__gm__ int32_t*>(given.targets),
                             data.batch * data.target_columns);
   }
-  __aicore__ inline AscendC::GlobalTensor<float> PlaneOf(Plane plane) const {
-    AscendC::GlobalTensor<float> tensor;
+  template <typename T>
+  __aicore__ inline AscendC::GlobalTensor<T> PlaneOf(Plane plane) const {
+    AscendC::GlobalTensor<T> tensor;
     tensor.SetGlobalBuffer(
-        reinterpret_cast<__gm__ float*>(arguments.state + plane * tiling.state_plane_bytes),
+        reinterpret_cast<__gm__ T*>(arguments.state + plane * tiling.state_plane_bytes),
         tiling.num_rows);
     return tensor;
   }

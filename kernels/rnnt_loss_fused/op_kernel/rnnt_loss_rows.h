@@ -19,6 +19,7 @@ class RowStatistics {
     pipe->InitBuffer(in_, 2, tile * sizeof(T));
     if (sizeof(T) != sizeof(float)) pipe->InitBuffer(work_, tile * sizeof(float));
     pipe->InitBuffer(values_, kValues * group_ * sizeof(float));
+    pipe->InitBuffer(norm_low_, group_ * sizeof(half));
     pipe->InitBuffer(mask_, group_ / 8);
     pipe->InitBuffer(labels_, group_ * sizeof(int32_t));
     pipe->InitBuffer(windows_, 2 * kWindows * sizeof(float));
@@ -220,13 +221,17 @@ class RowStatistics {
       TwoSum(Values(kHigh), Values(kLow), Values(kMax), Values(kSum), Values(kX), Values(kY),
              count);
     }
+    LimitToHalf(Values(kLow), count);
+    AscendC::Cast(norm_low_.Get<half>(), Values(kLow), AscendC::RoundMode::CAST_RINT,
+                  static_cast<uint32_t>(count));
     RaiseToImpossible(Values(kBlank), count);
     RaiseToImpossible(Values(kLabel), count);
     Order<AscendC::HardEvent::V_MTE3>();
-    CopyOut(problem_->PlaneOf(kBlankLogit)[group.first_slot], Values(kBlank), count);
-    CopyOut(problem_->PlaneOf(kLabelLogit)[group.first_slot], Values(kLabel), count);
-    CopyOut(problem_->PlaneOf(kNormHigh)[group.first_slot], Values(kHigh), count);
-    CopyOut(problem_->PlaneOf(kNormLow)[group.first_slot], Values(kLow), count);
+    const int64_t slot = group.first_slot;
+    CopyOut(problem_->PlaneOf<float>(kBlankLogit)[slot], Values(kBlank), count);
+    CopyOut(problem_->PlaneOf<float>(kLabelLogit)[slot], Values(kLabel), count);
+    CopyOut(problem_->PlaneOf<float>(kNormHigh)[slot], Values(kHigh), count);
+    CopyOut(problem_->PlaneOf<half>(kNormLow)[slot], norm_low_.Get<half>(), count);
     Order<AscendC::HardEvent::MTE3_V>();
     Order<AscendC::HardEvent::V_S>();
   }
@@ -247,6 +252,7 @@ class RowStatistics {
   AscendC::TQue<AscendC::TPosition::VECIN, 2> in_;
   AscendC::TBuf<> work_;
   AscendC::TBuf<> values_;
+  AscendC::TBuf<> norm_low_;
   AscendC::TBuf<> mask_;
   AscendC::TBuf<> labels_;
   AscendC::TBuf<> windows_;

@@ -13,6 +13,8 @@ constexpr int32_t kFloatsPerRepeat = 64;  // 256 bytes
 // Stands for ln 0: finite, so that sums of it stay numbers, and a power of two, so that they are
 // exact and their low parts zero.
 constexpr float kImpossible = -1.2676506002282294e30f;  // -2^100
+// What float16 holds at most.
+constexpr float kHalfLimit = 65504.0f;
 constexpr float kLowest = -3.4028234663852886e38f;
 // Scores below this contain kImpossible.
 constexpr float kImpossibleBelow = -1e29f;
@@ -27,6 +29,15 @@ __aicore__ inline void Order() {
   const AscendC::TEventID id = AscendC::GetTPipePtr()->FetchEventID(event);
   AscendC::SetFlag<event>(id);
   AscendC::WaitFlag<event>(id);
+}
+
+// No infinity in what is or will be float16. A NaN may get lost.
+__aicore__ inline void LimitToHalf(const AscendC::LocalTensor<float>& values, int32_t count) {
+  AscendC::PipeBarrier<PIPE_V>();
+  AscendC::Mins(values, values, kHalfLimit, count);
+  AscendC::PipeBarrier<PIPE_V>();
+  AscendC::Maxs(values, values, -kHalfLimit, count);
+  AscendC::PipeBarrier<PIPE_V>();
 }
 
 // Vector instructions that depend on each other need this between them.
