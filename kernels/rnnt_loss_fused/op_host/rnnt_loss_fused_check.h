@@ -103,6 +103,9 @@ inline std::string CheckBlank(int64_t blank, int64_t vocab) {
 // Vectors are indexed and copied in 32 bits, and every size reaches the kernel as int64_t.
 constexpr int64_t kMaxVocab = int64_t{1} << 30;
 constexpr int64_t kMaxBatch = int64_t{1} << 20;
+// An anti-diagonal has at most as many cells as the longest target has labels, and one; the float
+// pairs of one diagonal and all that is computed from them lie in UB.
+constexpr int64_t kMaxTargetColumns = 1151;
 
 inline std::string CheckLimit(const char* what, int64_t size, int64_t limit) {
   if (size <= limit) return "";
@@ -118,6 +121,10 @@ inline std::string CheckKnown(const Sizes& sizes) {
   }
   std::string error = CheckLimit("The number of columns of `logits`", sizes.vocab, kMaxVocab);
   if (error.empty()) error = CheckLimit("The batch size", sizes.batch, kMaxBatch);
+  if (error.empty()) {
+    error =
+        CheckLimit("The number of columns of `targets`", sizes.target_columns, kMaxTargetColumns);
+  }
   return error;
 }
 

@@ -83,7 +83,7 @@ inline Shape StateShape(int64_t num_rows, int64_t batch) {
 }
 
 // The longest anti-diagonal that the lattice phase's buffers hold.
-constexpr int64_t kMaxLatticeLanes = 1152;
+constexpr int64_t kMaxLatticeLanes = kMaxTargetColumns + 1;
 
 // UB tiles: these numbers and the buffers of the kernel's classes belong together.
 inline void PlanTiles(ElementType type, const Platform& platform, RnntLossFusedTilingData* data) {
