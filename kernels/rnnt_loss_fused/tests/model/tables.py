@@ -1,4 +1,4 @@
-"""Prints the memory and traffic tables and the time model of the documentation, in Markdown.
+"""Prints the memory and traffic tables and the time model of docs/model.md, or rewrites them there.
 
 Bytes, instructions and 256-byte steps are counted by running the kernel on the emulator. Times are
 a model: nothing here has run on a 910B.
@@ -38,6 +38,9 @@ class Shape:
     labels: int
     vocab: int
     dtype: str = "float32"
+
+    def __str__(self) -> str:
+        return f"{self.name}: {self.batch} x {self.frames} x {self.labels} x {self.vocab}"
 
     @property
     def rows(self) -> int:
@@ -173,25 +176,24 @@ def milliseconds(row: Work, lattice: tuple[Work, Work], shape: Shape, guess: int
     }
 
 
-def print_time_table(meter: Meter) -> None:
-    print(
-        "| shape B x T x U x V | HBM limit | rows (phases 1 and 3) | lattice (phase 2) | all | ",
-        end="",
-    )
-    print("all, cheapest to dearest guess | one utterance per core | ratio |")
-    print("|---|---|---|---|---|---|---|---|")
+def time_table(meter: Meter) -> list[str]:
+    lines = [
+        "| B x T x U x V | HBM limit | phases 1 and 3 | phase 2 | all | cheapest to dearest guess "
+        "| one utterance per core | ratio |",
+        "|---|---|---|---|---|---|---|---|",
+    ]
     for shape in SHAPES:
         row = work_of_a_row(meter, shape)
         lattice = work_of_a_lattice(meter, shape)
         times = [milliseconds(row, lattice, shape, guess) for guess in range(3)]
         middle = times[1]
-        size = f"{shape.batch} x {shape.frames} x {shape.labels} x {shape.vocab}"
-        print(
-            f"| {shape.name}: {size} | {middle['limit']:.3f} | {middle['rows']:.3f} | "
+        lines.append(
+            f"| {shape} | {middle['limit']:.3f} | {middle['rows']:.3f} | "
             f"{middle['lattice']:.3f} | {middle['total']:.3f} | "
             f"{times[0]['total']:.3f} to {times[2]['total']:.3f} | {middle['alone']:.2f} | "
             f"{middle['alone'] / middle['total']:.1f} |"
         )
+    return lines
 
 
 TRAFFIC_CASES = (
@@ -212,10 +214,12 @@ def tensor_bytes(run: dict, name: str) -> tuple[int, int]:
     return sum(read for read, _ in phases), sum(written for _, written in phases)
 
 
-def print_traffic_table(meter: Meter) -> None:
-    print("| dtype | B | N | V | logits read / N V | gradient written / N V | ", end="")
-    print("state, bytes a row | other, bytes a row | all / 3 N V |")
-    print("|---|---|---|---|---|---|---|---|---|")
+def traffic_table(meter: Meter) -> list[str]:
+    lines = [
+        "| dtype | B | N | V | logits read / N V | gradient written / N V | state, bytes a row "
+        "| other, bytes a row | all / 3 N V |",
+        "|---|---|---|---|---|---|---|---|---|",
+    ]
     for dtype, cores, vocab, lengths in TRAFFIC_CASES:
         run = meter.run(dtype, cores, vocab, lengths)
         size = run["rows"] * vocab * (4 if dtype == "float32" else 2)
@@ -224,46 +228,63 @@ def print_traffic_table(meter: Meter) -> None:
         state = sum(tensor_bytes(run, "state"))
         everything = sum(sum(tensor_bytes(run, name)) for name in run["traffic"])
         other = everything - logits - grad - state
-        print(
+        lines.append(
             f"| {dtype} | {len(lengths)} | {run['rows']} | {vocab} | {logits / size:.3f} | "
             f"{grad / size:.3f} | {state / run['rows']:.1f} | {other / run['rows']:.1f} | "
             f"{everything / (3 * size):.3f} |"
         )
+    return lines
 
 
-def print_memory_table(meter: Meter) -> None:
-    print("| B x T x U x V | logits, MB | gradient, MB | workspace, MB | workspace / logits |")
-    print("|---|---|---|---|---|")
+def memory_table(meter: Meter) -> list[str]:
+    # The layout is linear in N and B: small runs give it.
+    one = meter.run("float32", 1, 8, [(16, 15)])["workspace_bytes"]
+    longer = meter.run("float32", 1, 8, [(32, 15)])["workspace_bytes"]
+    nine = meter.run("float32", 1, 8, [(16, 15)] * 9)["workspace_bytes"]
+    a_row = (longer - one) / 256
+    a_sample = (nine - one) / 8 - 256 * a_row
+    fixed = one - 256 * a_row - a_sample
+    lines = [
+        f"A row takes {a_row:.0f} bytes of workspace, an utterance {a_sample:.0f}, and {fixed:.0f} "
+        "are fixed.",
+        "",
+        "| B x T x U x V | logits, MB | gradient, MB | workspace, MB | workspace / logits |",
+        "|---|---|---|---|---|",
+    ]
     for shape in SHAPES:
-        # The layout is linear in N and B: two small runs give it.
-        one = meter.run("float32", 1, 8, [(15, 15)])["workspace_bytes"]
-        two = meter.run("float32", 1, 8, [(15, 15)] * 2)["workspace_bytes"]
-        per_sample = 32
-        per_row = (two - one - per_sample) / 240
-        fixed = one - 240 * per_row - per_sample
-        workspace = fixed + per_row * shape.rows + per_sample * shape.batch
+        workspace = fixed + a_row * shape.rows + a_sample * shape.batch
         logits = shape.logits_bytes
-        size = f"{shape.batch} x {shape.frames} x {shape.labels} x {shape.vocab}"
-        print(
-            f"| {shape.name}: {size} | {logits / 1e6:.1f} | {logits / 1e6:.1f} | "
-            f"{workspace / 1e6:.1f} | {workspace / logits:.4f} |"
+        lines.append(
+            f"| {shape} | {logits / 1e6:.1f} | {logits / 1e6:.1f} | {workspace / 1e6:.1f} | "
+            f"{workspace / logits:.4f} |"
         )
+    return lines
+
+
+TABLES = {"memory": memory_table, "traffic": traffic_table, "time": time_table}
+
+
+def replaced(document: str, name: str, lines: list[str]) -> str:
+    """The document with the text between `<!-- name -->` and `<!-- end -->` exchanged."""
+    begin = document.index(f"<!-- {name} -->\n") + len(f"<!-- {name} -->\n")
+    end = document.index("<!-- end -->", begin)
+    return document[:begin] + "\n".join(lines) + "\n" + document[end:]
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
-    tables = {
-        "memory": print_memory_table,
-        "traffic": print_traffic_table,
-        "time": print_time_table,
-    }
-    parser.add_argument("tables", nargs="*", choices=[*tables, []], help="default: all of them")
-    chosen = parser.parse_args().tables or list(tables)
+    parser.add_argument("tables", nargs="*", help=f"of {', '.join(TABLES)}; default: all")
+    parser.add_argument("--write", action="store_true", help="put them into docs/model.md")
+    arguments = parser.parse_args()
+    path = OPERATOR / "docs" / "model.md"
     with tempfile.TemporaryDirectory() as folder:
         meter = Meter(build(Path(folder)))
-        for name in chosen:
-            print(f"\n### {name}\n")
-            tables[name](meter)
+        for name in arguments.tables or TABLES:
+            lines = TABLES[name](meter)
+            if arguments.write:
+                path.write_text(replaced(path.read_text(), name, lines))
+            else:
+                print("\n".join(lines), end="\n\n")
 
 
 if __name__ == "__main__":
