@@ -10,14 +10,15 @@ from pathlib import Path
 
 import pytest
 
-sys.path[:0] = [str(Path(__file__).parents[1] / "losses"), str(Path(__file__).parent)]
-
-import emulated_operator
+for folder in ("losses", "operator"):
+    sys.path.insert(0, str(Path(__file__).parents[1] / folder))
 
 
 @pytest.fixture(scope="session")
 def operator(tmp_path_factory: pytest.TempPathFactory) -> ctypes.CDLL:
+    from emulated_operator import build
+
     compiler = os.environ.get("CXX", "g++")
     if shutil.which(compiler) is None:
         pytest.skip(f"there is no C++ compiler `{compiler}`")
-    return emulated_operator.build(tmp_path_factory.mktemp("operator"))
+    return build(tmp_path_factory.mktemp("operator"))
