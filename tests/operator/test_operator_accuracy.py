@@ -20,7 +20,7 @@ def errors(library: ctypes.CDLL, case: oracles.Case) -> tuple[float, float]:
     """Largest error of a cost, in units of what is allowed, and of the gradient."""
     result = emulated.call(library, case, cores=40)
     costs, gradient_error = worst_errors(case, result.gradient)
-    allowed = oracles.cost_tolerance(costs, torch.float32).clamp_min(1e-6)
+    allowed = emulated.cost_tolerance(costs)
     assert result.status.tolist() == [emulated.STATUS_OK] * len(costs)
     return ((result.costs.double() - costs).abs() / allowed).max().item(), gradient_error
 
