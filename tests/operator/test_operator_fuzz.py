@@ -16,7 +16,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 bounded = settings(
-    max_examples=120,
+    max_examples=70,
     deadline=None,
     derandomize=True,
     database=None,

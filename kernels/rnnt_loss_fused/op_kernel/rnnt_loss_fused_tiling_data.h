@@ -10,12 +10,12 @@
 #define RNNT_LOSS_STATE_PLANES 9
 
 struct RnntLossFusedTilingData {
-  int64_t num_rows;        // N
-  int64_t vocab;           // V
-  int64_t batch;           // B
-  int64_t target_columns;  // second dimension of targets
-  int64_t blank;           // in [0, V)
-  float clamp;             // no clamp where it is not above zero
+  int64_t num_rows;           // N
+  int64_t vocab;              // V
+  int64_t batch;              // B
+  int64_t target_columns;     // second dimension of targets
+  int64_t blank;              // in [0, V)
+  float clamp;                // no clamp where it is not above zero
   int32_t fused_log_softmax;  // 0 or 1
   int32_t used_cores;         // block dimension, at most the chip's vector cores
   int32_t has_status;         // 1: the status output is wanted

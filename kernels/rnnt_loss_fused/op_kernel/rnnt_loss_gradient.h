@@ -3,6 +3,7 @@
 #define ASR_ASCEND_RNNT_LOSS_GRADIENT_H_
 
 #include "rnnt_loss_row_tiles.h"
+#include "rnnt_loss_row_vectors.h"
 
 namespace rnnt_loss {
 
@@ -29,6 +30,8 @@ class GradientPhase {
     pipe->InitBuffer(entries_, 2 * group_ * sizeof(T));
     pipe->InitBuffer(labels_, group_ * sizeof(int32_t));
     pipe->InitBuffer(sample_, kFloatsPerSample * sizeof(float));
+    rows_are_short_ = RowsAreShort(tiling.tile_rows, pitch_);
+    if (rows_are_short_) spreader_.Init(pipe, tiling.tile_rows);
   }
 
   __aicore__ inline void Process() {
@@ -262,19 +265,12 @@ class GradientPhase {
   // to = exp(rows - norm + occupancy), clamped and scaled.
   __aicore__ inline void Exponentials(const Floats& to, const Floats& rows, const Piece& piece,
                                       int32_t count) {
-    const Floats norms = Values(kNormHigh);
-    const Floats shifts = Values(kShift);
-    const int32_t row_count = piece.rows > 1 ? pitch_ : count;
-    for (int32_t row = 0; row < piece.rows; ++row) {
-      const int32_t at = row * pitch_;
-      AscendC::Adds(to[at], rows[at], norms.GetValue(piece.begin + row), row_count);
+    if (rows_are_short_) {
+      ShiftShortRows(to, TileRows{rows, piece.rows, RoundUp(piece.columns, 32 / sizeof(T)), pitch_},
+                     piece.begin);
+    } else {
+      ShiftRows(to, rows, piece, piece.rows > 1 ? pitch_ : count);
     }
-    Barrier();
-    for (int32_t row = 0; row < piece.rows; ++row) {
-      const int32_t at = row * pitch_;
-      AscendC::Adds(to[at], to[at], shifts.GetValue(piece.begin + row), row_count);
-    }
-    Barrier();
     AscendC::Exp(to, to, count);
     Barrier();
     if (problem_->tiling.clamp > 0.0f) {
@@ -285,6 +281,31 @@ class GradientPhase {
       AscendC::Muls(to, to, scale_, count);
       Barrier();
     }
+    if (rows_are_short_) {
+      SetColumn(TileRows{to, piece.rows, piece.columns, pitch_},
+                static_cast<int32_t>(problem_->tiling.blank),
+                spreader_.Spread(Values(kAtBlank), piece.begin, piece.rows));
+    }
+  }
+
+  // to = rows - norm + occupancy, in this order: norm and logits may be large and close.
+  __aicore__ inline void ShiftShortRows(const Floats& to, const TileRows& rows, int32_t begin) {
+    AddToRows<false>(to, rows, spreader_.Spread(Values(kNormHigh), begin, rows.rows));
+    AddToRows<false>(to, TileRows{to, rows.rows, rows.columns, rows.pitch},
+                     spreader_.Spread(Values(kShift), begin, rows.rows));
+  }
+  __aicore__ inline void ShiftRows(const Floats& to, const Floats& rows, const Piece& piece,
+                                   int32_t count) {
+    for (int32_t row = 0; row < piece.rows; ++row) {
+      const int32_t at = row * pitch_;
+      AscendC::Adds(to[at], rows[at], Values(kNormHigh).GetValue(piece.begin + row), count);
+    }
+    Barrier();
+    for (int32_t row = 0; row < piece.rows; ++row) {
+      const int32_t at = row * pitch_;
+      AscendC::Adds(to[at], to[at], Values(kShift).GetValue(piece.begin + row), count);
+    }
+    Barrier();
   }
 
   __aicore__ inline void Fill(const AscendC::LocalTensor<T>& out, const Piece& piece) {
@@ -304,9 +325,10 @@ class GradientPhase {
     const AscendC::LocalTensor<T> entries = entries_.Get<T>();
     const AscendC::LocalTensor<int32_t> labels = labels_.Get<int32_t>();
     const int32_t blank = static_cast<int32_t>(problem_->tiling.blank) - piece.column;
+    const bool blank_is_set = rows_are_short_ && filling_ == Filling::kSoftmax;
     for (int32_t row = 0; row < piece.rows; ++row) {
       const int32_t lane = piece.begin + row;
-      if (blank >= 0 && blank < piece.columns) {
+      if (!blank_is_set && blank >= 0 && blank < piece.columns) {
         out.SetValue(row * pitch_ + blank, entries.GetValue(lane));
       }
       const int32_t label = labels.GetValue(lane);
@@ -328,12 +350,14 @@ class GradientPhase {
   AscendC::TBuf<> entries_;
   AscendC::TBuf<> labels_;
   AscendC::TBuf<> sample_;
+  Spreader spreader_;
   int32_t group_ = 0;
   int32_t pitch_ = 0;
   float log_probability_high_ = 0.0f;
   float log_probability_low_ = 0.0f;
   float scale_ = 1.0f;
   Filling filling_ = Filling::kZero;
+  bool rows_are_short_ = false;
   bool has_path_ = false;
   bool has_entries_ = false;
 };

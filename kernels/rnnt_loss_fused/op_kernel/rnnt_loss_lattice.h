@@ -34,8 +34,7 @@ class LatticePhase {
     pipe->InitBuffer(index_, (lanes_ + kPad) * sizeof(uint32_t));
     pipe->InitBuffer(out_, 2, kOutputs * lanes_ * sizeof(float));
     const int32_t window = problem->tiling.schedule_window;
-    pipe->InitBuffer(schedule_,
-                     (2 * window + asr_ascend::core::kMaxCores) * sizeof(int64_t));
+    pipe->InitBuffer(schedule_, (2 * window + asr_ascend::core::kMaxCores) * sizeof(int64_t));
     AscendC::Duplicate(buffer_.Get<float>(), 0.0f, BufferFloats());
     const AscendC::LocalTensor<int32_t> index = index_.Get<int32_t>();
     AscendC::CreateVecIndex(index, 0, static_cast<uint32_t>(lanes_ + kPad));
@@ -71,8 +70,18 @@ class LatticePhase {
   // Vectors of two diagonals side by side (blank's, then label's), with room before and after.
   enum StackedName { kFromHigh = 0, kFromLow, kLogits, kSum, kError, kX, kY, kStackedNames };
   // Vectors of one diagonal.
-  enum LaneName { kPreviousHigh = 0, kPreviousLow, kDifference, kNorm, kNormRest, kGreaterHigh,
-                  kGreaterLow, kZ, kResultLow, kLaneNames };
+  enum LaneName {
+    kPreviousHigh = 0,
+    kPreviousLow,
+    kDifference,
+    kNorm,
+    kNormRest,
+    kGreaterHigh,
+    kGreaterLow,
+    kZ,
+    kResultLow,
+    kLaneNames
+  };
   static constexpr int32_t kPad = 64;
   static constexpr int32_t kOutputs = 3;
 
@@ -84,8 +93,8 @@ class LatticePhase {
   }
   __aicore__ inline Floats Lanes(LaneName name) {
     const int32_t pitch = lanes_ + 2 * kPad;
-    return buffer_.GetWithOffset<float>(
-        pitch, (kStackedNames * stacked_ + name * pitch) * sizeof(float));
+    return buffer_.GetWithOffset<float>(pitch,
+                                        (kStackedNames * stacked_ + name * pitch) * sizeof(float));
   }
   // alpha of this diagonal, or beta of the one computed before; lane 0 is at kPad.
   __aicore__ inline Pair Previous() { return Pair{Lanes(kPreviousHigh), Lanes(kPreviousLow)}; }

@@ -43,7 +43,8 @@ class LatticeChunk {
     begin_ = end_ = 0;
   }
 
-  // Brings diagonal `index` in unless it is there, and with it those that come next, as many as fit.
+  // Brings diagonal `index` in unless it is there, and with it those that come next, as many as
+  // fit.
   __aicore__ inline void Hold(int64_t index, const Diagonal& diagonal) {
     if (diagonal.offset >= begin_ && diagonal.offset + diagonal.count <= end_) return;
     begin_ = diagonal.offset;
@@ -86,8 +87,7 @@ class LatticeChunk {
     CopyIn(Part(kNormHigh), problem_->PlaneOf<float>(kNormHigh)[slot], count);
     CopyIn(low, problem_->PlaneOf<half>(kNormLow)[slot], count);
     Order<AscendC::HardEvent::MTE2_V>();
-    AscendC::Cast(Part(kNormLow), low, AscendC::RoundMode::CAST_NONE,
-                  static_cast<uint32_t>(count));
+    AscendC::Cast(Part(kNormLow), low, AscendC::RoundMode::CAST_NONE, static_cast<uint32_t>(count));
     Barrier();
   }
 

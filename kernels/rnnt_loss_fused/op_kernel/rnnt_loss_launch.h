@@ -82,8 +82,8 @@ __aicore__ inline void RunBackward(const Arguments& arguments,
                                    const RnntLossFusedTilingData& tiling) {
   Problem problem;
   problem.Init(arguments, tiling);
-  const bool valid = problem.LengthsAreValid() &&
-                     FlagsAreSet(problem, asr_ascend::core::kMaxCores, 1);
+  const bool valid =
+      problem.LengthsAreValid() && FlagsAreSet(problem, asr_ascend::core::kMaxCores, 1);
   WriteGradient<T>(problem, valid);
 }
 

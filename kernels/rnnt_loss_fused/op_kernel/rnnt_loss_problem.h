@@ -39,9 +39,7 @@ class Lengths {
     target_lengths_.SetGlobalBuffer(reinterpret_cast<__gm__ int32_t*>(arguments.target_lengths),
                                     batch);
   }
-  __aicore__ inline int64_t Frames(int64_t sample) const {
-    return logit_lengths_.GetValue(sample);
-  }
+  __aicore__ inline int64_t Frames(int64_t sample) const { return logit_lengths_.GetValue(sample); }
   __aicore__ inline int64_t Labels(int64_t sample) const {
     return target_lengths_.GetValue(sample);
   }
@@ -128,16 +126,14 @@ template <typename T>
 __aicore__ inline void CopyIn(const AscendC::LocalTensor<T>& to,
                               const AscendC::GlobalTensor<T>& from, int64_t count) {
   AscendC::DataCopyPad(
-      to, from,
-      AscendC::DataCopyExtParams{1, static_cast<uint32_t>(count * sizeof(T)), 0, 0, 0},
+      to, from, AscendC::DataCopyExtParams{1, static_cast<uint32_t>(count * sizeof(T)), 0, 0, 0},
       AscendC::DataCopyPadExtParams<T>{false, 0, 0, T()});
 }
 template <typename T>
 __aicore__ inline void CopyOut(const AscendC::GlobalTensor<T>& to,
                                const AscendC::LocalTensor<T>& from, int64_t count) {
   AscendC::DataCopyPad(
-      to, from,
-      AscendC::DataCopyExtParams{1, static_cast<uint32_t>(count * sizeof(T)), 0, 0, 0});
+      to, from, AscendC::DataCopyExtParams{1, static_cast<uint32_t>(count * sizeof(T)), 0, 0, 0});
 }
 
 }  // namespace rnnt_loss

@@ -200,8 +200,8 @@ class RowMover {
     while (walk.Next(&block)) {
       AscendC::DataCopyPad(
           rows_[block.element], tile[block.row * pitch_],
-          AscendC::DataCopyExtParams{static_cast<uint16_t>(block.rows), RowBytes(piece),
-                                     Gap(piece), block.gap_bytes, 0});
+          AscendC::DataCopyExtParams{static_cast<uint16_t>(block.rows), RowBytes(piece), Gap(piece),
+                                     block.gap_bytes, 0});
     }
   }
 

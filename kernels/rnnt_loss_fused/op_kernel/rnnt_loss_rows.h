@@ -3,6 +3,7 @@
 #define ASR_ASCEND_RNNT_LOSS_ROWS_H_
 
 #include "rnnt_loss_row_tiles.h"
+#include "rnnt_loss_row_vectors.h"
 
 namespace rnnt_loss {
 
@@ -22,8 +23,21 @@ class RowStatistics {
     pipe->InitBuffer(norm_low_, group_ * sizeof(half));
     pipe->InitBuffer(mask_, group_ / 8);
     pipe->InitBuffer(labels_, group_ * sizeof(int32_t));
+    pipe->InitBuffer(last_, group_ * sizeof(int32_t));
     pipe->InitBuffer(windows_, 2 * kWindows * sizeof(float));
     pipe->InitBuffer(reduce_, kReduceFloats * sizeof(float));
+    tile_rows_ = tiling.tile_rows;
+    rows_are_short_ = RowsAreShort(tile_rows_, pitch_);
+    if (rows_are_short_) {
+      const bool wide = tiling.vocab > kFloatsPerRepeat;
+      pipe->InitBuffer(partial_, (wide ? tile_rows_ : 1) * kFloatsPerRepeat * sizeof(float));
+      pipe->InitBuffer(row_offsets_, tile_rows_ * sizeof(uint32_t));
+      spreader_.Init(pipe, tile_rows_);
+      const AscendC::LocalTensor<int32_t> offsets = row_offsets_.Get<int32_t>();
+      AscendC::CreateVecIndex(offsets, 0, static_cast<uint32_t>(tile_rows_));
+      Barrier();
+      AscendC::Muls(offsets, offsets, static_cast<int32_t>(pitch_ * sizeof(float)), tile_rows_);
+    }
     AscendC::Duplicate(values_.Get<float>(), 0.0f, kValues * group_);
     Barrier();
     AscendC::Duplicate(Values(kFloor), kImpossible, group_);
@@ -51,12 +65,12 @@ class RowStatistics {
   }
 
   __aicore__ inline void ProcessGroup(const RowGroup& group) {
-    ReadLabels(group);
     PieceWalk pieces;
     pieces.Start(problem_->tiling, group);
     Piece piece;
     bool more = pieces.Next(&piece);
     Fetch(group, piece);
+    ReadLabels(group);
     while (more) {
       const Piece current = piece;
       more = pieces.Next(&piece);
@@ -72,10 +86,12 @@ class RowStatistics {
     in_.EnQue(tile);
   }
 
-  // The label of each row, or -1 where there is none.
+  // The label of each row, or -1 where there is none; of short rows, where in the tile its logit
+  // is.
   __aicore__ inline void ReadLabels(const RowGroup& group) {
     AscendC::LocalTensor<int32_t> labels = labels_.Get<int32_t>();
     LaneWalk lanes(group);
+    num_last_ = 0;
     for (int32_t lane = 0; lane < group.count; ++lane) {
       const int64_t u = lanes.NextColumn();
       int32_t label = -1;
@@ -86,14 +102,22 @@ class RowStatistics {
           label = -1;
         }
       }
+      if (rows_are_short_) {
+        if (label < 0) last_.Get<int32_t>().SetValue(num_last_++, lane);
+        const int32_t element = lane % tile_rows_ * pitch_ + (label < 0 ? 0 : label);
+        label = element * static_cast<int32_t>(sizeof(float));
+      }
       labels.SetValue(lane, label);
     }
+    Order<AscendC::HardEvent::S_V>();
   }
 
   __aicore__ inline void ProcessPiece(const Piece& piece) {
     AscendC::LocalTensor<T> tile = in_.template DeQue<T>();
     const Floats rows = ToFloats(tile, piece);
-    if (piece.columns == problem_->tiling.vocab) {
+    if (rows_are_short_) {
+      ProcessShortRows(TileRows{rows, piece.rows, piece.columns, pitch_}, piece);
+    } else if (piece.columns == problem_->tiling.vocab) {
       for (int32_t row = 0; row < piece.rows; ++row) RowMax(rows, piece, row, Max(piece, row));
       Order<AscendC::HardEvent::V_S>();
       PickLogits(rows, piece);
@@ -108,6 +132,20 @@ class RowStatistics {
       ProcessWindow(rows, piece);
     }
     in_.FreeTensor(tile);
+  }
+
+  __aicore__ inline void ProcessShortRows(const TileRows& tile, const Piece& piece) {
+    const auto rows = static_cast<uint32_t>(piece.rows);
+    const Floats partial = partial_.Get<float>();
+    AscendC::Gather(Values(kBlank)[piece.begin], tile.memory, row_offsets_.Get<uint32_t>(),
+                    static_cast<uint32_t>(problem_->tiling.blank * sizeof(float)), rows);
+    AscendC::Gather(Values(kLabel)[piece.begin], tile.memory, labels_.Get<uint32_t>()[piece.begin],
+                    0, rows);
+    ReduceRows<Reduction::kMax>(Max(piece, 0), tile, partial);
+    AddToRows<true>(tile.memory, tile, spreader_.Spread(Values(kMax), piece.begin, piece.rows));
+    AscendC::Exp(tile.memory, tile.memory, (piece.rows - 1) * pitch_ + piece.columns);
+    Barrier();
+    ReduceRows<Reduction::kSum>(Sum(piece, 0), tile, partial);
   }
 
   // One row in windows: each has its own greatest logit and sum, put together at the end.
@@ -214,6 +252,7 @@ class RowStatistics {
 
   __aicore__ inline void Finish(const RowGroup& group) {
     const int32_t count = group.count;
+    if (num_last_ > 0) ForgetLabelsOfLastColumn();
     Order<AscendC::HardEvent::S_V>();
     if (problem_->tiling.fused_log_softmax != 0) {
       AscendC::Ln(Values(kSum), Values(kSum), count);
@@ -236,14 +275,22 @@ class RowStatistics {
     Order<AscendC::HardEvent::V_S>();
   }
 
+  // In short rows something was taken for the label that isn't there.
+  __aicore__ inline void ForgetLabelsOfLastColumn() {
+    Order<AscendC::HardEvent::V_S>();
+    for (int32_t i = 0; i < num_last_; ++i) {
+      Values(kLabel).SetValue(last_.Get<int32_t>().GetValue(i), kImpossible);
+    }
+  }
+
   // -inf becomes kImpossible; a NaN stays one, whatever the vector unit's Max makes of it.
   __aicore__ inline void RaiseToImpossible(const Floats& values, int32_t count) {
     const AscendC::LocalTensor<uint8_t> mask = mask_.Get<uint8_t>();
     AscendC::CompareScalar(mask, values, kImpossible, AscendC::CMPMODE::LT,
                            static_cast<uint32_t>(RoundUp(count, kFloatsPerRepeat)));
     Barrier();
-    AscendC::Select(values, mask, Values(kFloor), values,
-                    AscendC::SELMODE::VSEL_TENSOR_TENSOR_MODE, static_cast<uint32_t>(count));
+    AscendC::Select(values, mask, Values(kFloor), values, AscendC::SELMODE::VSEL_TENSOR_TENSOR_MODE,
+                    static_cast<uint32_t>(count));
     Barrier();
   }
 
@@ -255,11 +302,18 @@ class RowStatistics {
   AscendC::TBuf<> norm_low_;
   AscendC::TBuf<> mask_;
   AscendC::TBuf<> labels_;
+  AscendC::TBuf<> last_;  // lanes of the last column, which has no label
+  AscendC::TBuf<> partial_;
+  AscendC::TBuf<> row_offsets_;
+  Spreader spreader_;
   AscendC::TBuf<> windows_;
   AscendC::TBuf<> reduce_;
   int32_t group_ = 0;
   int32_t pitch_ = 0;
+  int32_t tile_rows_ = 0;
   int32_t num_windows_ = 0;
+  int32_t num_last_ = 0;
+  bool rows_are_short_ = false;
   bool labels_are_valid_ = true;
 };
 

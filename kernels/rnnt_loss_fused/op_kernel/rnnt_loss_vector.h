@@ -69,9 +69,9 @@ __aicore__ inline void TwoSum(const Floats& sum, const Floats& error, const Floa
 }
 
 // The same of a - b.
-__aicore__ inline void TwoDifference(const Floats& difference, const Floats& error,
-                                     const Floats& a, const Floats& b, const Floats& x,
-                                     const Floats& y, int32_t count) {
+__aicore__ inline void TwoDifference(const Floats& difference, const Floats& error, const Floats& a,
+                                     const Floats& b, const Floats& x, const Floats& y,
+                                     int32_t count) {
   AscendC::Sub(difference, a, b, count);
   Barrier();
   AscendC::Sub(x, difference, a, count);
@@ -114,8 +114,8 @@ __aicore__ inline void LogAdd(const Pair& result, const Floats& difference, cons
   Barrier();
   AscendC::Select(scratch.greater.high, scratch.mask, a.high, b.high,
                   SELMODE::VSEL_TENSOR_TENSOR_MODE, static_cast<uint32_t>(count));
-  AscendC::Select(scratch.greater.low, scratch.mask, a.low, b.low,
-                  SELMODE::VSEL_TENSOR_TENSOR_MODE, static_cast<uint32_t>(count));
+  AscendC::Select(scratch.greater.low, scratch.mask, a.low, b.low, SELMODE::VSEL_TENSOR_TENSOR_MODE,
+                  static_cast<uint32_t>(count));
   AscendC::Muls(x, x, -1.0f, count);
   Barrier();
   AscendC::Exp(x, x, count);

@@ -33,9 +33,9 @@ struct EmulatedCall {
 struct EmulatedTraffic {
   uint64_t logits_read;
   uint64_t grad_written;
-  uint64_t state_bytes;       // of the lattice state, both ways, as asked for
-  uint64_t state_charged;     // the same as the hardware moves it
-  uint64_t total_charged;     // all tensors, both ways
+  uint64_t state_bytes;    // of the lattice state, both ways, as asked for
+  uint64_t state_charged;  // the same as the hardware moves it
+  uint64_t total_charged;  // all tensors, both ways
   uint64_t descriptors;
   uint64_t vector_instructions[4];  // per phase
   uint64_t vector_repeats[4];
@@ -77,15 +77,16 @@ class Run {
       return memory_.Create(name, Access::kInput, data, static_cast<uint64_t>(count * bytes),
                             static_cast<uint64_t>(call_.offset));
     };
-    gm_.logits = memory_.Create("logits", call.in_place ? Access::kInOut : Access::kInput, host.logits,
-                             logits_bytes_, static_cast<uint64_t>(call.offset));
+    gm_.logits = memory_.Create("logits", call.in_place ? Access::kInOut : Access::kInput,
+                                host.logits, logits_bytes_, static_cast<uint64_t>(call.offset));
     gm_.targets = input("targets", host.targets, call.batch * call.target_columns, 4);
     gm_.logit_lengths = input("logit_lengths", host.logit_lengths, call.batch, 4);
     gm_.target_lengths = input("target_lengths", host.target_lengths, call.batch, 4);
     gm_.loss = Output("loss", call.batch * 4);
     gm_.status = host.status == nullptr ? nullptr : Output("status", call.batch * 4);
     gm_.grad = call.in_place ? gm_.logits : Output("grad", static_cast<int64_t>(logits_bytes_));
-    if (host.grad_loss != nullptr) gm_.grad_loss = input("grad_loss", host.grad_loss, call.batch, 4);
+    if (host.grad_loss != nullptr)
+      gm_.grad_loss = input("grad_loss", host.grad_loss, call.batch, 4);
   }
 
   // Empty, or what the emulator found wrong.
@@ -141,8 +142,7 @@ class Run {
   std::string Launch(const rnnt_loss_fused::TilingPlan& plan,
                      void (*kernel)(const KernelAddresses&)) {
     const std::string name = "tiling" + std::to_string(plan.tiling_key);
-    gm_.tiling =
-        memory_.Input(name, std::vector<RnntLossFusedTilingData>{plan.data});
+    gm_.tiling = memory_.Input(name, std::vector<RnntLossFusedTilingData>{plan.data});
     emulator::LaunchOptions options;
     options.block_dim = plan.data.used_cores;
     options.physical_cores = plan.data.used_cores;
@@ -151,8 +151,7 @@ class Run {
     options.tiling_key = plan.tiling_key;
     options.nan_rule = static_cast<emulator::NanRule>(call_.nan_rule);
     options.phase_names = {"rows", "lattice", "gradient"};
-    const emulator::Report report =
-        emulator::Launch(kernel, memory_, options, gm_);
+    const emulator::Report report = emulator::Launch(kernel, memory_, options, gm_);
     Count(report);
     return report.ok() ? "" : report.ToString();
   }
@@ -202,8 +201,8 @@ extern "C" int EmulatedRnntLoss(const EmulatedCall* call, const void* logits,
                                 const int32_t* target_lengths, const float* grad_loss, float* loss,
                                 void* grad, int32_t* status, EmulatedTraffic* traffic,
                                 char* message, int64_t message_bytes) {
-  Run run(*call, Host{logits, targets, logit_lengths, target_lengths, grad_loss, loss, grad,
-                      status});
+  Run run(*call,
+          Host{logits, targets, logit_lengths, target_lengths, grad_loss, loss, grad, status});
   const std::string problem = call->entry == 1 ? run.Fused() : run.ForwardAndBackward();
   run.CopyResults();
   *traffic = run.traffic();
