@@ -41,8 +41,8 @@ MUTATIONS = (
     Mutation(
         "drop an MTE2 to V wait",
         "rnnt_loss_gradient.h",
-        "    Order<AscendC::HardEvent::MTE2_V>();\n    // occupancy",
-        "    // occupancy",
+        "    ReadLabels(group);\n    Order<AscendC::HardEvent::MTE2_V>();\n",
+        "    ReadLabels(group);\n",
     ),
     Mutation(
         "drop the SyncAll before the lattice",
