@@ -24,6 +24,7 @@ ASR_ASCEND_CORE_INLINE int64_t TaskCost(const Lattice& lattice) {
 template <typename Storage>
 class MaxHeap {
  public:
+  ASR_ASCEND_CORE_METHOD MaxHeap() {}
   ASR_ASCEND_CORE_METHOD void Build(const Storage& storage, int64_t size) {
     storage_ = storage;
     size_ = size;
@@ -71,6 +72,7 @@ struct LatticeTask {
 template <typename Lengths, typename Storage>
 class LatticeSchedule {
  public:
+  ASR_ASCEND_CORE_METHOD LatticeSchedule() {}
   ASR_ASCEND_CORE_METHOD void Start(const Lengths& lengths, int64_t batch, int64_t num_cores,
                                     int64_t window, const Storage& keys, const Storage& slots,
                                     const Storage& loads) {

@@ -10,6 +10,7 @@ namespace rnnt_loss {
 template <typename T>
 class GradientPhase {
  public:
+  __aicore__ inline GradientPhase() {}
   __aicore__ inline void Init(const Problem* problem, AscendC::TPipe* pipe) {
     problem_ = problem;
     const RnntLossFusedTilingData& tiling = problem->tiling;

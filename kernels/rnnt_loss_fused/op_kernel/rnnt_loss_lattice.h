@@ -24,6 +24,7 @@ struct UbIntegers {
 
 class LatticePhase {
  public:
+  __aicore__ inline LatticePhase() {}
   __aicore__ inline void Init(const Problem* problem, AscendC::TPipe* pipe) {
     problem_ = problem;
     lanes_ = problem->tiling.lattice_lanes;
@@ -106,7 +107,7 @@ class LatticePhase {
 
   // One lane of a vector, which may be anywhere.
   __aicore__ inline void SetLane(const Floats& vector, int32_t lane, float value) {
-    const uint64_t bits[2] = {uint64_t{1} << (lane % kFloatsPerBlock), 0};
+    uint64_t bits[2] = {uint64_t{1} << (lane % kFloatsPerBlock), 0};
     AscendC::Duplicate(vector[lane / kFloatsPerBlock * kFloatsPerBlock], value, bits, 1, 1, 8);
   }
   __aicore__ inline void ShiftInto(const Floats& to, const Floats& from, int32_t lane,

@@ -23,6 +23,7 @@ __aicore__ inline Diagonal DiagonalAt(const Lattice& lattice, int64_t diagonal) 
 
 class LatticeChunk {
  public:
+  __aicore__ inline LatticeChunk() {}
   static constexpr int32_t kPlanes = 4;  // kBlankLogit to kNormLow
 
   __aicore__ inline void Init(const Problem* problem, AscendC::TPipe* pipe) {

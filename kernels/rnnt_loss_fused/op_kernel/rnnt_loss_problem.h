@@ -33,6 +33,7 @@ struct Arguments {
 // Reads the lengths where they are.
 class Lengths {
  public:
+  __aicore__ inline Lengths() {}
   __aicore__ inline void Init(const Arguments& arguments, int64_t batch) {
     logit_lengths_.SetGlobalBuffer(reinterpret_cast<__gm__ int32_t*>(arguments.logit_lengths),
                                    batch);
@@ -72,6 +73,7 @@ struct Problem {
   Lengths lengths;
   AscendC::GlobalTensor<int32_t> targets;
 
+  __aicore__ inline Problem() {}
   __aicore__ inline void Init(const Arguments& given, const RnntLossFusedTilingData& data) {
     arguments = given;
     tiling = data;

@@ -47,6 +47,7 @@ class LaneWalk {
 // This core's groups, one after another.
 class GroupWalk {
  public:
+  __aicore__ inline GroupWalk() {}
   __aicore__ inline void Start(const Problem* problem) {
     problem_ = problem;
     slot_ = problem->ShareBegin(problem->tiling.num_rows);
@@ -88,6 +89,7 @@ class GroupWalk {
 // A group's pieces, one after another: row by row, and in a row window by window.
 class PieceWalk {
  public:
+  __aicore__ inline PieceWalk() {}
   __aicore__ inline void Start(const RnntLossFusedTilingData& tiling, const RowGroup& group) {
     tile_rows_ = tiling.tile_rows;
     tile_columns_ = tiling.tile_columns;
@@ -175,6 +177,7 @@ class BlockWalk {
 template <typename T>
 class RowMover {
  public:
+  __aicore__ inline RowMover() {}
   __aicore__ inline void Init(const RnntLossFusedTilingData& tiling, GM_ADDR rows) {
     vocab_ = tiling.vocab;
     pitch_ = tiling.row_pitch;

@@ -32,6 +32,7 @@ __aicore__ inline int32_t Least(int32_t a, int32_t b) { return a < b ? a : b; }
 // Takes each of up to `count` values 8 times, a block for a row.
 class Spreader {
  public:
+  __aicore__ inline Spreader() {}
   __aicore__ inline void Init(AscendC::TPipe* pipe, int32_t rows) {
     const int32_t count = rows * kFloatsPerBlock;
     pipe->InitBuffer(index_, count * sizeof(uint32_t));

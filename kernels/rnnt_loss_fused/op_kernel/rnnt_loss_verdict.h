@@ -40,6 +40,7 @@ __aicore__ inline bool FlagsAreSet(const Problem& problem, int64_t first, int32_
 // Losses and status of this core's samples.
 class SampleResults {
  public:
+  __aicore__ inline SampleResults() {}
   __aicore__ inline void Init(const Problem* problem, AscendC::TPipe* pipe) {
     problem_ = problem;
     loss_.SetGlobalBuffer(reinterpret_cast<__gm__ int32_t*>(problem->arguments.loss),
@@ -54,6 +55,7 @@ class SampleResults {
   }
 
   __aicore__ inline void Process(bool input_is_valid) {
+    if (!input_is_valid) lengths_are_valid_ = problem_->LengthsAreValid();
     const int64_t end = problem_->ShareEnd(problem_->tiling.batch);
     for (int64_t first = problem_->ShareBegin(problem_->tiling.batch); first < end;
          first += kSamples) {
@@ -122,8 +124,7 @@ class SampleResults {
     for (int64_t u = 0; u < labels; ++u) {
       if (!problem_->IsLabel(problem_->Label(sample, u))) return RNNT_LOSS_STATUS_LABEL;
     }
-    const bool total_is_right = problem_->LengthsAreValid();
-    return total_is_right ? RNNT_LOSS_STATUS_OK : RNNT_LOSS_STATUS_ROW_TOTAL;
+    return lengths_are_valid_ ? RNNT_LOSS_STATUS_OK : RNNT_LOSS_STATUS_ROW_TOTAL;
   }
 
   const Problem* problem_ = nullptr;
@@ -132,6 +133,7 @@ class SampleResults {
   AscendC::TBuf<> samples_;
   AscendC::TBuf<> losses_;
   AscendC::TBuf<> statuses_;
+  bool lengths_are_valid_ = true;
 };
 
 // Zeros in this core's share of the gradient.

@@ -106,15 +106,12 @@ class Run {
   }
 
   void CopyResults() const {
-    const auto copy = [this](const char* name, void* to, uint64_t bytes) {
-      const std::vector<uint8_t> values = memory_.Values<uint8_t>(name);
-      if (to != nullptr && bytes > 0) std::memcpy(to, values.data(), bytes);
+    const auto copy = [](GM_ADDR from, void* to, uint64_t bytes) {
+      if (to != nullptr && bytes > 0) std::memcpy(to, from, bytes);
     };
-    copy("loss", host_.loss, static_cast<uint64_t>(call_.batch) * 4);
-    if (host_.status != nullptr) {
-      copy("status", host_.status, static_cast<uint64_t>(call_.batch) * 4);
-    }
-    copy(call_.in_place ? "logits" : "grad", host_.grad, logits_bytes_);
+    copy(gm_.loss, host_.loss, static_cast<uint64_t>(call_.batch) * 4);
+    copy(gm_.status, host_.status, static_cast<uint64_t>(call_.batch) * 4);
+    copy(gm_.grad, host_.grad, logits_bytes_);
   }
 
   const EmulatedTraffic& traffic() const { return traffic_; }
