@@ -1,4 +1,4 @@
-"""docs/model.md holds what its script measures on the emulator, and the model's arithmetic is right."""
+"""docs/model.md holds what its script measures on the emulator, and the model's sums are right."""
 
 import importlib.util
 import sys

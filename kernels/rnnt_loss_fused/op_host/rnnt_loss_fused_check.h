@@ -105,7 +105,7 @@ constexpr int64_t kMaxVocab = int64_t{1} << 30;
 constexpr int64_t kMaxBatch = int64_t{1} << 20;
 // An anti-diagonal has at most as many cells as the longest target has labels, and one; the float
 // pairs of one diagonal and all that is computed from them lie in UB.
-constexpr int64_t kMaxTargetColumns = 1151;
+constexpr int64_t kMaxTargetColumns = 1023;
 
 inline std::string CheckLimit(const char* what, int64_t size, int64_t limit) {
   if (size <= limit) return "";

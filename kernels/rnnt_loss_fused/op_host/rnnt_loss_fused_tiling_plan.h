@@ -102,9 +102,10 @@ inline void PlanTiles(ElementType type, const Platform& platform, RnntLossFusedT
 
   const int64_t lanes = RoundUp(std::min(data->target_columns + 1, data->num_rows), 64);
   data->lattice_lanes = static_cast<int32_t>(std::max<int64_t>(lanes, 64));
-  // 28 vectors of lanes and twice four chunks of the lattice's inputs, in floats.
-  const int64_t chunk = (43000 - 28 * int64_t{data->lattice_lanes}) / 8 / 64 * 64;
-  data->lattice_chunk = static_cast<int32_t>(std::min<int64_t>(chunk, 2048));
+  // The lattice's vectors take 118 bytes a lane at most and 14 KB, Select 8 KB; two stretches of
+  // inputs, 36 bytes a cell, share the rest. A stretch holds a diagonal at least.
+  const int64_t chunk_bytes = platform.ub_bytes - 22 * 1024 - 118 * int64_t{data->lattice_lanes};
+  data->lattice_chunk = static_cast<int32_t>(std::min<int64_t>(chunk_bytes / 36 / 64 * 64, 2048));
   data->schedule_window = 128;
 }
 

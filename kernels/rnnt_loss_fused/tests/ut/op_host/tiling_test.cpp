@@ -320,9 +320,9 @@ CASE(TooLarge) {
   for (size_t i : {1u, 2u, 3u}) launch.inputs[i].shape[0] = (1 << 20) + 1;
   ExpectRefusal(launch, "The batch size must be at most 1048576, but is 1048577.");
   launch = Fused();
-  launch.inputs[1].shape = {2, 1152};
-  ExpectRefusal(launch, "The number of columns of `targets` must be at most 1151, but is 1152.");
-  launch.inputs[1].shape = {2, 1151};
+  launch.inputs[1].shape = {2, 1024};
+  ExpectRefusal(launch, "The number of columns of `targets` must be at most 1023, but is 1024.");
+  launch.inputs[1].shape = {2, 1023};
   TileWell(launch);
 }
 
