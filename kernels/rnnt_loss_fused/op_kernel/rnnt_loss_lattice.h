@@ -47,6 +47,8 @@ class LatticePhase {
     Barrier();
   }
 
+  __aicore__ inline void End(AscendC::TPipe* pipe) { chunk_.End(pipe); }
+
   __aicore__ inline void Process() {
     const int32_t window = problem_->tiling.schedule_window;
     const AscendC::LocalTensor<int64_t> memory = schedule_.Get<int64_t>();
@@ -77,9 +79,6 @@ class LatticePhase {
     kDifference,
     kNorm,
     kNormRest,
-    kGreaterHigh,
-    kGreaterLow,
-    kZ,
     kResultLow,
     kLaneNames
   };
@@ -99,9 +98,11 @@ class LatticePhase {
   }
   // alpha of this diagonal, or beta of the one computed before; lane 0 is at kPad.
   __aicore__ inline Pair Previous() { return Pair{Lanes(kPreviousHigh), Lanes(kPreviousLow)}; }
+  // In the stacked vectors that are free by then, as two vectors of one diagonal each.
   __aicore__ inline LogAddScratch Scratch() {
-    return LogAddScratch{Stacked(kX), Stacked(kY), Lanes(kZ),
-                         Pair{Lanes(kGreaterHigh), Lanes(kGreaterLow)}, mask_.Get<uint8_t>()};
+    const int32_t second = lanes_ + kPad;
+    return LogAddScratch{Stacked(kX), Stacked(kY), Stacked(kX)[second],
+                         Pair{Stacked(kLogits), Stacked(kLogits)[second]}, mask_.Get<uint8_t>()};
   }
   __aicore__ inline AscendC::LocalTensor<uint32_t> Index() { return index_.Get<uint32_t>(); }
 
@@ -152,7 +153,7 @@ class LatticePhase {
     for (int64_t d = num_diagonals - 1; d >= 0; --d) {
       const Diagonal diagonal = DiagonalAt(lattice, d);
       const bool growing = d + 1 < lattice.columns;
-      chunk_.Hold(d, diagonal);
+      chunk_.Hold(diagonal);
       StepBeta(diagonal, task.first_slot + diagonal.offset, growing);
     }
     StoreLogProbability(task.sample, 2, beta.high[kPad], beta.low[kPad]);
@@ -203,7 +204,7 @@ class LatticePhase {
     Barrier();
     for (int64_t d = 0; d < num_diagonals; ++d) {
       const Diagonal diagonal = DiagonalAt(lattice, d);
-      chunk_.Hold(d, diagonal);
+      chunk_.Hold(diagonal);
       LeaveDiagonal(diagonal, task.first_slot + diagonal.offset);
       if (d + 1 < num_diagonals) {
         EnterDiagonal(diagonal, DiagonalAt(lattice, d + 1), d + 1 < lattice.columns);

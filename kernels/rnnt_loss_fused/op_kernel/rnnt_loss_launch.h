@@ -29,6 +29,7 @@ __aicore__ inline bool RunForwardPhases(const Problem& problem) {
     LatticePhase lattice;
     lattice.Init(&problem, &pipe);
     lattice.Process();
+    lattice.End(&pipe);
     EndPipe();
   }
   AscendC::SyncAll();
