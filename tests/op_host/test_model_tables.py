@@ -58,9 +58,32 @@ def test_replaced() -> None:
     )
 
 
+@pytest.fixture(scope="module")
+def meter(tmp_path_factory: pytest.TempPathFactory) -> object:
+    return tables.Meter(tables.build(tmp_path_factory.mktemp("measure")))
+
+
+@pytest.mark.parametrize(
+    ("dtype", "vocab", "length"),
+    [
+        ("float32", 2, (1100, 1023)),  # the longest diagonal that the tiling lets through
+        ("bfloat16", 3, (1030, 1023)),
+        ("float32", 9152, (3, 2)),  # the longest row that fits UB, and one more
+        ("float32", 9153, (3, 2)),
+        ("float16", 12224, (3, 2)),
+        ("float16", 12225, (3, 2)),
+    ],
+)
+def test_largest_tiles_fit_the_chip(
+    meter: object, dtype: str, vocab: int, length: tuple[int, int]
+) -> None:
+    """The emulator refuses a kernel whose buffers are more than UB."""
+    run = meter.run(dtype, 2, vocab, [length])
+    assert run["rows"] == length[0] * (length[1] + 1)
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("name", tables.TABLES)
-def test_document_is_up_to_date(name: str, tmp_path: Path) -> None:
-    meter = tables.Meter(tables.build(tmp_path))
+def test_document_is_up_to_date(meter: object, name: str) -> None:
     document = DOCUMENT.read_text()
     assert tables.replaced(document, name, tables.TABLES[name](meter)) == document

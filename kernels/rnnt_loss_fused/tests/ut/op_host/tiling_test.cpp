@@ -220,6 +220,80 @@ CASE(LargeSizesFit) {
   ExpectEqual(data.state_plane_bytes, int64_t{1} << 35, "state_plane_bytes");
 }
 
+// Tiles of a shape, through MakeTiling: pitch, columns and rows of a tile of logits.
+std::vector<int32_t> LogitsTile(rnnt_loss_fused::ElementType type, int64_t vocab) {
+  rnnt_loss_fused::Problem problem;
+  problem.type = type;
+  problem.sizes = {100000, vocab, 4, 100};
+  const RnntLossFusedTilingData data = MakeTiling(problem, rnnt_loss_fused::Platform()).data;
+  return {data.row_pitch, data.tile_columns, data.tile_rows};
+}
+
+CASE(TilesOfLogits) {
+  using rnnt_loss_fused::ElementType;
+  using Numbers = std::vector<int32_t>;
+  // 147,200 bytes for two tiles in and two out: 9200 float32, 9152 in whole repeats.
+  ExpectEqual(LogitsTile(ElementType::kFloat32, 5), Numbers{8, 5, 256}, "V=5");
+  ExpectEqual(LogitsTile(ElementType::kFloat32, 50), Numbers{56, 50, 160}, "V=50");
+  ExpectEqual(LogitsTile(ElementType::kFloat32, 128), Numbers{128, 128, 64}, "V=128");
+  ExpectEqual(LogitsTile(ElementType::kFloat32, 500), Numbers{504, 500, 16}, "V=500");
+  ExpectEqual(LogitsTile(ElementType::kFloat32, 5000), Numbers{5000, 5000, 1}, "V=5000");
+  ExpectEqual(LogitsTile(ElementType::kFloat32, 9152), Numbers{9152, 9152, 1}, "V=9152");
+  // Beyond UB: windows.
+  ExpectEqual(LogitsTile(ElementType::kFloat32, 9153), Numbers{9152, 9152, 1}, "V=9153");
+  ExpectEqual(LogitsTile(ElementType::kFloat32, 60000), Numbers{9152, 9152, 1}, "V=60000");
+  // Half types take another tile of float32: 12,266 elements, 12,224 in whole repeats.
+  for (const ElementType type : {ElementType::kFloat16, ElementType::kBfloat16}) {
+    ExpectEqual(LogitsTile(type, 5), Numbers{16, 5, 256}, "half, V=5");
+    ExpectEqual(LogitsTile(type, 500), Numbers{512, 500, 16}, "half, V=500");
+    ExpectEqual(LogitsTile(type, 60000), Numbers{12224, 12224, 1}, "half, V=60000");
+  }
+}
+
+CASE(LatticeBuffers) {
+  // Longest diagonal in whole repeats; cells of a stretch of inputs.
+  const auto buffers = [](int64_t rows, int64_t target_columns) {
+    rnnt_loss_fused::Problem problem;
+    problem.sizes = {rows, 8, 1, target_columns};
+    const RnntLossFusedTilingData data = MakeTiling(problem, rnnt_loss_fused::Platform()).data;
+    return std::vector<int32_t>{data.lattice_lanes, data.lattice_chunk};
+  };
+  using Numbers = std::vector<int32_t>;
+  ExpectEqual(buffers(1, 0), Numbers{64, 2048}, "one row");
+  ExpectEqual(buffers(100000, 63), Numbers{64, 2048}, "63 labels");
+  ExpectEqual(buffers(100000, 64), Numbers{128, 2048}, "64 labels");
+  ExpectEqual(buffers(50, 500), Numbers{64, 2048}, "fewer rows than labels");
+  ExpectEqual(buffers(1002000, 500), Numbers{512, 2048}, "500 labels");
+  ExpectEqual(buffers(10000000, 1023), Numbers{1024, 1472}, "1023 labels");
+}
+
+CASE(StretchHoldsTheLongestDiagonal) {
+  rnnt_loss_fused::Problem problem;
+  for (int64_t columns = 0; columns <= rnnt_loss_fused::kMaxTargetColumns; ++columns) {
+    problem.sizes = {int64_t{1} << 30, 8, 1, columns};
+    const RnntLossFusedTilingData data = MakeTiling(problem, rnnt_loss_fused::Platform()).data;
+    if (data.lattice_chunk < data.lattice_lanes || data.lattice_lanes <= columns) {
+      harness::Fail(std::to_string(columns) + " labels do not fit");
+    }
+  }
+}
+
+CASE(EveryRowPitchFitsItsTile) {
+  using rnnt_loss_fused::ElementType;
+  for (const ElementType type : {ElementType::kFloat32, ElementType::kFloat16}) {
+    const int64_t tile = type == ElementType::kFloat32 ? 9152 : 12224;
+    const int64_t block = type == ElementType::kFloat32 ? 8 : 16;
+    for (int64_t vocab = 1; vocab <= 20000; ++vocab) {
+      const std::vector<int32_t> numbers = LogitsTile(type, vocab);
+      const bool is_whole = numbers[1] == vocab || (numbers[1] == tile && numbers[2] == 1);
+      if (numbers[0] % block != 0 || numbers[0] < numbers[1] ||
+          int64_t{numbers[0]} * numbers[2] > tile || numbers[2] < 1 || !is_whole) {
+        harness::Fail("V=" + std::to_string(vocab) + ": " + harness::Show(numbers));
+      }
+    }
+  }
+}
+
 CASE(DataTypesMustBeSupported) {
   ExpectRefusal(Fused(ge::DT_DOUBLE),
                 "`logits` must be float32, float16 or bfloat16, but is another type.");
