@@ -41,8 +41,8 @@ MUTATIONS = (
     Mutation(
         "drop an MTE2 to V wait",
         "rnnt_loss_gradient.h",
-        "    ReadLabels(group);\n    Order<AscendC::HardEvent::MTE2_V>();\n",
-        "    ReadLabels(group);\n",
+        "    AscendC::WaitFlag<AscendC::HardEvent::MTE2_V>(state_arrived_);\n",
+        "",
     ),
     Mutation(
         "drop the SyncAll before the lattice",
@@ -107,12 +107,12 @@ MUTATIONS = (
         "      AscendC::Mins(to, to, problem_->tiling.clamp, count);\n"
         "      Barrier();\n"
         "    }\n"
-        "    if (scale_ != 1.0f) {\n"
-        "      AscendC::Muls(to, to, scale_, count);\n"
+        "    if (sample_.scale != 1.0f) {\n"
+        "      AscendC::Muls(to, to, sample_.scale, count);\n"
         "      Barrier();\n"
         "    }\n",
-        "    if (scale_ != 1.0f) {\n"
-        "      AscendC::Muls(to, to, scale_, count);\n"
+        "    if (sample_.scale != 1.0f) {\n"
+        "      AscendC::Muls(to, to, sample_.scale, count);\n"
         "      Barrier();\n"
         "    }\n"
         "    if (problem_->tiling.clamp > 0.0f) {\n"
@@ -201,18 +201,31 @@ def table_row(mutation: Mutation, outcome: Outcome) -> str:
     return f"| {mutation.name} | `{mutation.file}` | `{test}` | {complaint[:160]} |"
 
 
+def write_table(lines: list[str]) -> None:
+    path = ROOT / "kernels/rnnt_loss_fused/README.md"
+    before, rest = path.read_text().split("<!-- mutations -->\n")
+    after = rest.split("<!-- end -->")[1]
+    path.write_text(f"{before}<!-- mutations -->\n" + "\n".join(lines) + f"\n<!-- end -->{after}")
+
+
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--only", help="run the mutations whose name contains this")
-    only = parser.parse_args().only
-    chosen = [mutation for mutation in MUTATIONS if only is None or only in mutation.name]
-    print("| mutation | file | caught by | what it said |\n|---|---|---|---|", flush=True)
+    parser.add_argument("--only", default="", help="the mutations whose name contains this")
+    parser.add_argument("--write", action="store_true", help="put the table into README.md")
+    arguments = parser.parse_args()
+    table = ["| mutation | file | caught by | what it said |", "|---|---|---|---|"]
+    print("\n".join(table), flush=True)
     survivors = []
-    for mutation in chosen:
+    for mutation in MUTATIONS:
+        if arguments.only not in mutation.name:
+            continue
         outcome = try_mutation(mutation)
-        print(table_row(mutation, outcome), flush=True)
+        table.append(table_row(mutation, outcome))
+        print(table[-1], flush=True)
         if outcome.passed:
             survivors.append(mutation.name)
+    if arguments.write:
+        write_table(table)
     if survivors:
         print(f"No test noticed: {', '.join(survivors)}.", file=sys.stderr)
     return 1 if survivors else 0
