@@ -117,6 +117,15 @@ def test_many_more_samples_than_cores_and_than_the_schedule_holds(
     check(operator, oracles.make_case(lengths, 5, blank=2, dtype=dtype), cores=3)
 
 
+def test_the_longest_targets_that_fit(operator: ctypes.CDLL) -> None:
+    check(operator, oracles.make_case([(3, 1151), (1, 600)], 3, blank=1), cores=3)
+
+
+@pytest.mark.slow
+def test_the_longest_diagonal_that_fits(operator: ctypes.CDLL) -> None:
+    check(operator, oracles.make_case([(1154, 1151)], 2, blank=0), cores=4)
+
+
 @each_dtype
 def test_masked_symbols_and_rows(operator: ctypes.CDLL, dtype: torch.dtype) -> None:
     """-inf on symbols that no path needs and on some that paths could take; a row of -inf."""

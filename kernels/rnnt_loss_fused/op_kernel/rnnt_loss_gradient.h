@@ -30,23 +30,32 @@ class GradientPhase {
     pipe->InitBuffer(lows_, 3 * group_ * sizeof(half));
     pipe->InitBuffer(entries_, 2 * group_ * sizeof(T));
     pipe->InitBuffer(labels_, group_ * sizeof(int32_t));
-    pipe->InitBuffer(sample_, kFloatsPerSample * sizeof(float));
+    pipe->InitBuffer(sample_values_, kFloatsPerSample * sizeof(float));
+    state_arrived_ = pipe->AllocEventID<AscendC::HardEvent::MTE2_V>();
     rows_are_short_ = RowsAreShort(tiling.tile_rows, pitch_);
     if (rows_are_short_) spreader_.Init(pipe, tiling.tile_rows);
   }
 
   __aicore__ inline void Process() {
-    GroupWalk groups;
-    groups.Start(problem_);
-    RowGroup group;
-    int64_t sample = -1;
-    while (groups.Next(&group)) {
-      if (group.span.sample != sample) {
-        sample = group.span.sample;
-        ReadSample(sample);
-      }
-      ProcessGroup(group);
+    PieceStream stream;
+    stream.Start(problem_);
+    RowPiece coming;
+    bool more = stream.Next(&coming);
+    if (more) Fetch(coming);
+    while (more) {
+      const RowPiece current = coming;
+      sample_ = coming_sample_;
+      more = stream.Next(&coming);
+      const bool prepare = current.begins_group && sample_.has_entries;
+      if (prepare) FetchState(current.group);
+      if (more) Fetch(coming);
+      if (prepare) PrepareRows(current.group);
+      ProcessPiece(current.group, current.piece);
+      if (current.ends_group) Order<AscendC::HardEvent::S_V>();
     }
+  }
+  __aicore__ inline void End(AscendC::TPipe* pipe) {
+    pipe->ReleaseEventID<AscendC::HardEvent::MTE2_V>(state_arrived_);
   }
 
  private:
@@ -69,50 +78,47 @@ class GradientPhase {
     return values_.GetWithOffset<float>(group_, value * group_ * sizeof(float));
   }
 
-  __aicore__ inline void ReadSample(int64_t sample) {
-    const Floats values = sample_.Get<float>();
+  // What a sample's rows need to know of it.
+  struct Sample {
+    int64_t index = -1;
+    float log_probability_high = 0.0f;
+    float log_probability_low = 0.0f;
+    float scale = 1.0f;
+    Filling filling = Filling::kZero;
+    bool has_entries = false;
+  };
+
+  __aicore__ inline Sample ReadSample(int64_t index) {
+    const Floats values = sample_values_.Get<float>();
     Order<AscendC::HardEvent::S_MTE2>();
-    CopyIn(values, problem_->Samples()[sample * kFloatsPerSample], kFloatsPerSample);
+    CopyIn(values, problem_->Samples()[index * kFloatsPerSample], kFloatsPerSample);
     Order<AscendC::HardEvent::MTE2_S>();
-    log_probability_high_ = values.GetValue(2);
-    log_probability_low_ = values.GetValue(3);
-    scale_ = problem_->arguments.grad_loss == nullptr ? 1.0f : grad_loss_.GetValue(sample);
-    has_path_ = !(log_probability_high_ < kImpossibleBelow);
-    filling_ = Filling::kSoftmax;
-    if (log_probability_high_ != log_probability_high_) {
-      filling_ = Filling::kNan;
-    } else if (!has_path_ || problem_->tiling.fused_log_softmax == 0) {
-      filling_ = Filling::kZero;
+    Sample sample;
+    sample.index = index;
+    sample.log_probability_high = values.GetValue(2);
+    sample.log_probability_low = values.GetValue(3);
+    if (problem_->arguments.grad_loss != nullptr) sample.scale = grad_loss_.GetValue(index);
+    const float high = sample.log_probability_high;
+    if (high != high) {
+      sample.filling = Filling::kNan;
+    } else if (!(high < kImpossibleBelow)) {
+      sample.has_entries = true;
+      if (problem_->tiling.fused_log_softmax != 0) sample.filling = Filling::kSoftmax;
     }
-    has_entries_ = has_path_ && filling_ != Filling::kNan;
+    return sample;
   }
 
-  __aicore__ inline void ProcessGroup(const RowGroup& group) {
-    if (has_entries_) PrepareRows(group);
-    PieceWalk pieces;
-    pieces.Start(problem_->tiling, group);
-    Piece piece;
-    bool more = pieces.Next(&piece);
-    Fetch(group, piece);
-    while (more) {
-      const Piece current = piece;
-      more = pieces.Next(&piece);
-      if (more) Fetch(group, piece);
-      ProcessPiece(group, current);
+  __aicore__ inline void Fetch(const RowPiece& coming) {
+    if (coming.group.span.sample != coming_sample_.index) {
+      coming_sample_ = ReadSample(coming.group.span.sample);
     }
-    Order<AscendC::HardEvent::S_V>();
-  }
-
-  __aicore__ inline void Fetch(const RowGroup& group, const Piece& piece) {
-    if (filling_ != Filling::kSoftmax) return;
+    if (coming_sample_.filling != Filling::kSoftmax) return;
     AscendC::LocalTensor<T> tile = in_.template AllocTensor<T>();
-    logits_.In(tile, group, piece);
+    logits_.In(tile, coming.group, coming.piece);
     in_.EnQue(tile);
   }
 
-  // For every row: what is added to its logits before exp, and its entries of blank and label.
-  __aicore__ inline void PrepareRows(const RowGroup& group) {
-    const int32_t count = group.count;
+  __aicore__ inline void FetchState(const RowGroup& group) {
     Order<AscendC::HardEvent::V_MTE2>();
     FetchHigh(kBlankLogit, group);
     FetchHigh(kLabelLogit, group);
@@ -123,8 +129,14 @@ class GradientPhase {
     FetchLow(0, kNormLow, group);
     FetchLow(1, kAlphaLow, group);
     FetchLow(2, kBetaLow, group);
+    AscendC::SetFlag<AscendC::HardEvent::MTE2_V>(state_arrived_);
+  }
+
+  // For every row: what is added to its logits before exp, and its entries of blank and label.
+  __aicore__ inline void PrepareRows(const RowGroup& group) {
+    const int32_t count = group.count;
     ReadLabels(group);
-    Order<AscendC::HardEvent::MTE2_V>();
+    AscendC::WaitFlag<AscendC::HardEvent::MTE2_V>(state_arrived_);
     WidenLow(0, kNormLow, count);
     WidenLow(1, kAlphaLow, count);
     WidenLow(2, kBetaLow, count);
@@ -133,12 +145,12 @@ class GradientPhase {
     // occupancy = (alpha - norm) + (beta + norm) - ln P
     TwoSum(Values(kOccupancy), Values(kZ), Values(kAlphaHigh), Values(kBetaHigh), Values(kX),
            Values(kY), count);
-    AscendC::Adds(Values(kOccupancy), Values(kOccupancy), -log_probability_high_, count);
+    AscendC::Adds(Values(kOccupancy), Values(kOccupancy), -sample_.log_probability_high, count);
     AscendC::Add(Values(kZ), Values(kZ), Values(kAlphaLow), count);
     Barrier();
     AscendC::Add(Values(kZ), Values(kZ), Values(kBetaLow), count);
     Barrier();
-    AscendC::Adds(Values(kZ), Values(kZ), -log_probability_low_, count);
+    AscendC::Adds(Values(kZ), Values(kZ), -sample_.log_probability_low, count);
     Barrier();
     AscendC::Add(Values(kOccupancy), Values(kOccupancy), Values(kZ), count);
     Barrier();
@@ -193,7 +205,7 @@ class GradientPhase {
       AscendC::Maxs(Values(result), Values(result), -problem_->tiling.clamp, count);
       Barrier();
     }
-    AscendC::Muls(Values(result), Values(result), scale_, count);
+    AscendC::Muls(Values(result), Values(result), sample_.scale, count);
     Barrier();
   }
 
@@ -226,7 +238,7 @@ class GradientPhase {
 
   __aicore__ inline void ProcessPiece(const RowGroup& group, const Piece& piece) {
     AscendC::LocalTensor<T> out = out_.template AllocTensor<T>();
-    if (filling_ == Filling::kSoftmax) {
+    if (sample_.filling == Filling::kSoftmax) {
       AscendC::LocalTensor<T> tile = in_.template DeQue<T>();
       Softmax(out, tile, piece);
       in_.FreeTensor(tile);
@@ -234,7 +246,7 @@ class GradientPhase {
       Fill(out, piece);
     }
     Order<AscendC::HardEvent::V_S>();
-    if (has_entries_) SetEntries(out, piece);
+    if (sample_.has_entries) SetEntries(out, piece);
     Order<AscendC::HardEvent::S_MTE3>();
     out_.EnQue(out);
     out = out_.template DeQue<T>();
@@ -278,8 +290,8 @@ class GradientPhase {
       AscendC::Mins(to, to, problem_->tiling.clamp, count);
       Barrier();
     }
-    if (scale_ != 1.0f) {
-      AscendC::Muls(to, to, scale_, count);
+    if (sample_.scale != 1.0f) {
+      AscendC::Muls(to, to, sample_.scale, count);
       Barrier();
     }
     if (rows_are_short_) {
@@ -312,11 +324,11 @@ class GradientPhase {
   __aicore__ inline void Fill(const AscendC::LocalTensor<T>& out, const Piece& piece) {
     const int32_t count = TileCount(piece);
     if constexpr (sizeof(T) == sizeof(float)) {
-      const int32_t bits = filling_ == Filling::kNan ? 0x7fc00000 : 0;
+      const int32_t bits = sample_.filling == Filling::kNan ? 0x7fc00000 : 0;
       AscendC::Duplicate(out.template ReinterpretCast<int32_t>(), bits, count);
     } else {
       // The quiet NaN of bfloat16, and a NaN of float16 as well.
-      const int16_t bits = filling_ == Filling::kNan ? 0x7fc0 : 0;
+      const int16_t bits = sample_.filling == Filling::kNan ? 0x7fc0 : 0;
       AscendC::Duplicate(out.template ReinterpretCast<int16_t>(), bits, count);
     }
     Barrier();
@@ -326,7 +338,7 @@ class GradientPhase {
     const AscendC::LocalTensor<T> entries = entries_.Get<T>();
     const AscendC::LocalTensor<int32_t> labels = labels_.Get<int32_t>();
     const int32_t blank = static_cast<int32_t>(problem_->tiling.blank) - piece.column;
-    const bool blank_is_set = rows_are_short_ && filling_ == Filling::kSoftmax;
+    const bool blank_is_set = rows_are_short_ && sample_.filling == Filling::kSoftmax;
     for (int32_t row = 0; row < piece.rows; ++row) {
       const int32_t lane = piece.begin + row;
       if (!blank_is_set && blank >= 0 && blank < piece.columns) {
@@ -350,17 +362,14 @@ class GradientPhase {
   AscendC::TBuf<> lows_;
   AscendC::TBuf<> entries_;
   AscendC::TBuf<> labels_;
-  AscendC::TBuf<> sample_;
+  AscendC::TBuf<> sample_values_;
   Spreader spreader_;
+  AscendC::TEventID state_arrived_ = 0;
+  Sample sample_{};         // of the piece that is computed
+  Sample coming_sample_{};  // of the one after it
   int32_t group_ = 0;
   int32_t pitch_ = 0;
-  float log_probability_high_ = 0.0f;
-  float log_probability_low_ = 0.0f;
-  float scale_ = 1.0f;
-  Filling filling_ = Filling::kZero;
   bool rows_are_short_ = false;
-  bool has_path_ = false;
-  bool has_entries_ = false;
 };
 
 }  // namespace rnnt_loss

@@ -85,10 +85,10 @@ class LatticeChunk {
     int64_t end;
   };
 
-  __aicore__ inline Floats Part(int32_t plane, int32_t buffer) {
+  __aicore__ inline Floats PartOf(int32_t buffer, int32_t plane) {
     return buffer_[buffer].GetWithOffset<float>(pitch_, plane * pitch_ * sizeof(float));
   }
-  __aicore__ inline Floats Part(int32_t plane) { return Part(plane, current_); }
+  __aicore__ inline Floats Part(int32_t plane) { return PartOf(current_, plane); }
 
   // From `next_diagonal_` on as many diagonals as fit, at least one.
   __aicore__ inline Stretch TakeDiagonals() {
@@ -115,9 +115,9 @@ class LatticeChunk {
     const int64_t slot = first_slot_ + coming_.begin;
     const int64_t count = coming_.end - coming_.begin;
     Order<AscendC::HardEvent::V_MTE2>();
-    CopyIn(Part(kBlankLogit, other), problem_->PlaneOf<float>(kBlankLogit)[slot], count);
-    CopyIn(Part(kLabelLogit, other), problem_->PlaneOf<float>(kLabelLogit)[slot], count);
-    CopyIn(Part(kNormHigh, other), problem_->PlaneOf<float>(kNormHigh)[slot], count);
+    CopyIn(PartOf(other, kBlankLogit), problem_->PlaneOf<float>(kBlankLogit)[slot], count);
+    CopyIn(PartOf(other, kLabelLogit), problem_->PlaneOf<float>(kLabelLogit)[slot], count);
+    CopyIn(PartOf(other, kNormHigh), problem_->PlaneOf<float>(kNormHigh)[slot], count);
     CopyIn(norm_low_[other].Get<half>(), problem_->PlaneOf<half>(kNormLow)[slot], count);
     AscendC::SetFlag<AscendC::HardEvent::MTE2_V>(arrived_[other]);
   }

@@ -54,6 +54,7 @@ __aicore__ inline void WriteGradient(const Problem& problem, bool valid) {
   GradientPhase<T> gradient;
   gradient.Init(&problem, &pipe);
   gradient.Process();
+  gradient.End(&pipe);
   EndPipe();
 }
 

@@ -126,6 +126,42 @@ class PieceWalk {
   int32_t group_rows_ = 0;
 };
 
+// All pieces of this core, group after group, so that a piece can be fetched while the one before
+// it, of the same group or not, is computed.
+struct RowPiece {
+  RowGroup group;
+  Piece piece;
+  bool begins_group;
+  bool ends_group;
+};
+
+class PieceStream {
+ public:
+  __aicore__ inline PieceStream() {}
+  __aicore__ inline void Start(const Problem* problem) {
+    problem_ = problem;
+    groups_.Start(problem);
+  }
+  __aicore__ inline bool Next(RowPiece* row_piece) {
+    Piece piece;
+    if (!pieces_.Next(&piece)) {
+      if (!groups_.Next(&group_)) return false;
+      pieces_.Start(problem_->tiling, group_);
+      pieces_.Next(&piece);
+    }
+    const bool last_window = piece.column + piece.columns == problem_->tiling.vocab;
+    *row_piece = RowPiece{group_, piece, piece.begin == 0 && piece.column == 0,
+                          last_window && piece.begin + piece.rows == group_.count};
+    return true;
+  }
+
+ private:
+  const Problem* problem_ = nullptr;
+  GroupWalk groups_;
+  PieceWalk pieces_;
+  RowGroup group_{};
+};
+
 // Rows of a piece that one copy moves.
 struct RowBlock {
   int64_t element;  // of the (N, V) tensor, the first one

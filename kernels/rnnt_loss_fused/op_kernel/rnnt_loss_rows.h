@@ -48,10 +48,19 @@ class RowStatistics {
 
   // Returns whether all labels that this core met are valid.
   __aicore__ inline bool Process() {
-    GroupWalk groups;
-    groups.Start(problem_);
-    RowGroup group;
-    while (groups.Next(&group)) ProcessGroup(group);
+    PieceStream stream;
+    stream.Start(problem_);
+    RowPiece coming;
+    bool more = stream.Next(&coming);
+    if (more) Fetch(coming);
+    while (more) {
+      const RowPiece current = coming;
+      more = stream.Next(&coming);
+      if (more) Fetch(coming);
+      if (current.begins_group) ReadLabels(current.group);
+      ProcessPiece(current.piece);
+      if (current.ends_group) Finish(current.group);
+    }
     return labels_are_valid_;
   }
 
@@ -65,25 +74,9 @@ class RowStatistics {
     return values_.GetWithOffset<float>(group_, value * group_ * sizeof(float));
   }
 
-  __aicore__ inline void ProcessGroup(const RowGroup& group) {
-    PieceWalk pieces;
-    pieces.Start(problem_->tiling, group);
-    Piece piece;
-    bool more = pieces.Next(&piece);
-    Fetch(group, piece);
-    ReadLabels(group);
-    while (more) {
-      const Piece current = piece;
-      more = pieces.Next(&piece);
-      if (more) Fetch(group, piece);
-      ProcessPiece(current);
-    }
-    Finish(group);
-  }
-
-  __aicore__ inline void Fetch(const RowGroup& group, const Piece& piece) {
+  __aicore__ inline void Fetch(const RowPiece& coming) {
     AscendC::LocalTensor<T> tile = in_.template AllocTensor<T>();
-    mover_.In(tile, group, piece);
+    mover_.In(tile, coming.group, coming.piece);
     in_.EnQue(tile);
   }
 
