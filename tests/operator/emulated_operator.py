@@ -88,7 +88,8 @@ def build(folder: Path, kernels: Path = KERNELS) -> ctypes.CDLL:
     library = folder / "libemulated_rnnt_loss.so"
     compiler = os.environ.get("CXX", "g++")
     sources = [str(source) for source in sorted((kernels / SOURCES).glob("*.cpp"))]
-    command = [compiler, *FLAGS, f"-I{kernels / 'emulator'}", *sources]
+    more_flags = os.environ.get("EMULATED_RNNT_LOSS_FLAGS", "").split()
+    command = [compiler, *FLAGS, *more_flags, f"-I{kernels / 'emulator'}", *sources]
     result = subprocess.run(
         [*command, "-o", str(library)], capture_output=True, text=True, check=False
     )
