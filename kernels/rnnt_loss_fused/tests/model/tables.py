@@ -18,7 +18,7 @@ OPERATOR = Path(__file__).resolve().parents[2]
 EMULATOR = OPERATOR.parent / "emulator"
 
 # What the chip is taken to be, and where it is said. See docs/model.md.
-CORES = 40  # vector_core_cnt of Ascend910B2, B3, B4 is 48, 40, 40
+CORES = 40  # vector_core_cnt; some models have 48
 CLOCK_HZ = 1.8e9  # cube_freq
 VECTOR_BYTES_PER_CYCLE = 256  # vec_calc_size: 128 float16
 CORE_BYTES_PER_CYCLE = 32  # ddr_rate: between one core and HBM
