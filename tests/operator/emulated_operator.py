@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import os
+import shutil
 import subprocess
 from dataclasses import dataclass
 from pathlib import Path
@@ -95,6 +96,20 @@ def build(folder: Path, kernels: Path = KERNELS) -> ctypes.CDLL:
     )
     assert result.returncode == 0, result.stderr
     return ctypes.CDLL(str(library))
+
+
+def build_altered(folder: Path, header: str, changes: dict[str, str]) -> ctypes.CDLL:
+    """The same with pieces of one header of op_kernel replaced, each of which occurs once."""
+    kernels = folder / "kernels"
+    for part in ("core", "emulator", "rnnt_loss_fused"):
+        shutil.copytree(KERNELS / part, kernels / part)
+    source = kernels / "rnnt_loss_fused" / "op_kernel" / header
+    text = source.read_text()
+    for old, new in changes.items():
+        assert text.count(old) == 1, old
+        text = text.replace(old, new)
+    source.write_text(text)
+    return build(folder, kernels)
 
 
 def _address(tensor: Tensor | None) -> ctypes.c_void_p:

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import ctypes
-import re
-import shutil
 from pathlib import Path
 
 import emulated_operator as emulated
@@ -62,17 +60,31 @@ def test_precision_rows_of_the_specification(operator: ctypes.CDLL, row: str) ->
 
 
 def test_a_lattice_of_plain_floats_is_not_accurate_enough(tmp_path: Path) -> None:
-    """The same kernel without the low parts of its pairs fails the test above."""
-    kernels = tmp_path / "kernels"
-    for part in ("core", "emulator", "rnnt_loss_fused"):
-        shutil.copytree(emulated.KERNELS / part, kernels / part)
-    source = kernels / "rnnt_loss_fused" / "op_kernel" / "rnnt_loss_vector.h"
-    error_of_sum = re.compile(r"AscendC::(Add|Sub)\(error, (error, y|y, error), count\);")
-    text, replaced = error_of_sum.subn(
-        "AscendC::Duplicate(error, 0.0f, count);", source.read_text()
+    """The same kernel without the errors of its sums and differences fails the test above."""
+    nothing = "AscendC::Duplicate(error, 0.0f, count);"
+    altered = emulated.build_altered(
+        tmp_path,
+        "rnnt_loss_vector.h",
+        {
+            "AscendC::Add(error, error, y, count);": nothing,
+            "AscendC::Sub(error, y, error, count);": nothing,
+        },
     )
-    assert replaced == 2
-    source.write_text(text)
-    case = oracles.make_case([(500, 120)], 30, blank=0)
-    _, gradient_error = errors(emulated.build(tmp_path, kernels), case)
+    _, gradient_error = errors(altered, oracles.make_case([(500, 120)], 30, blank=0))
     assert gradient_error > 10 * GRADIENT_TOLERANCE
+
+
+@pytest.mark.slow
+def test_alpha_and_beta_that_disagree_are_reported(tmp_path: Path) -> None:
+    """alpha takes blank for the label: only samples without labels stay right."""
+    altered = emulated.build_altered(
+        tmp_path,
+        "rnnt_loss_lattice.h",
+        {"Stacked(kError)[label_lane]};": "Stacked(kError)[label_lane]}; by_label = by_blank;"},
+    )
+    case = oracles.make_case([(6, 3), (5, 0), (4, 2)], 7)
+    result = emulated.call(altered, case)
+    costs, _ = oracles.exact(case)
+    emulated.assert_costs(result.costs, costs)  # they come from beta
+    disagree = emulated.CROSS_CHECK
+    assert result.status.tolist() == [disagree, emulated.STATUS_OK, disagree]

@@ -5,8 +5,9 @@
 
 #include <stdint.h>
 
-// Lattice state: planes of `num_rows` float32 each, in this order, `state_plane_bytes` apart.
-// It lies in the workspace (fused), or in a tensor that forward writes and backward reads.
+// Lattice state: planes with a value for each row, `state_plane_bytes` apart, which is room for
+// float32; the low parts of pairs are float16. It lies in the workspace (fused), or in a tensor
+// that forward writes and backward reads.
 #define RNNT_LOSS_STATE_PLANES 9
 
 struct RnntLossFusedTilingData {
@@ -35,7 +36,7 @@ struct RnntLossFusedTilingData {
   // Byte offsets into the lattice state.
   int32_t reserved;
   int64_t state_plane_bytes;
-  int64_t state_samples_offset;  // 32 bytes per sample: ln P of alpha, of beta, as float pairs
+  int64_t state_samples_offset;  // 16 bytes per sample: ln P of alpha, of beta, as float pairs
   int64_t state_flags_offset;    // 32 bytes per core, then 32 bytes that say whether all is valid
   int64_t state_bytes;
 };
