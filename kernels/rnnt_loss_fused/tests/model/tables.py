@@ -23,6 +23,7 @@ CLOCK_HZ = 1.8e9  # cube_freq
 VECTOR_BYTES_PER_CYCLE = 256  # vec_calc_size: 128 float16
 CORE_BYTES_PER_CYCLE = 32  # ddr_rate: between one core and HBM
 HBM_BYTES_PER_SECOND = 1.6e12
+REPEAT_BYTES = 256  # of the emulator's unit of vector work
 # Guesses: no public figure. The table gives the model for the lowest and the highest too.
 INSTRUCTION_CYCLES = (8, 16, 32)  # start of a vector instruction whose result the next one needs
 SCALAR_CYCLES = (4, 8, 16)  # a scalar read or write of UB
@@ -89,7 +90,7 @@ class Work:
     def seconds(self, guess: int) -> float:
         """Copies run beside vector and scalar instructions, which wait for each other."""
         computing = (
-            self.repeats
+            self.repeats * REPEAT_BYTES / VECTOR_BYTES_PER_CYCLE
             + self.instructions * INSTRUCTION_CYCLES[guess]
             + self.scalars * SCALAR_CYCLES[guess]
         )
