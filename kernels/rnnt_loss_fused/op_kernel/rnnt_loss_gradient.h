@@ -357,12 +357,12 @@ class GradientPhase {
   AscendC::GlobalTensor<float> grad_loss_;
   AscendC::TQue<AscendC::TPosition::VECIN, 2> in_;
   AscendC::TQue<AscendC::TPosition::VECOUT, 2> out_;
-  AscendC::TBuf<> work_;
-  AscendC::TBuf<> values_;
-  AscendC::TBuf<> lows_;
-  AscendC::TBuf<> entries_;
-  AscendC::TBuf<> labels_;
-  AscendC::TBuf<> sample_values_;
+  Buffer work_;
+  Buffer values_;
+  Buffer lows_;
+  Buffer entries_;
+  Buffer labels_;
+  Buffer sample_values_;
   Spreader spreader_;
   AscendC::TEventID state_arrived_ = 0;
   Sample sample_{};         // of the piece that is computed

@@ -278,10 +278,10 @@ class LatticePhase {
   const Problem* problem_ = nullptr;
   LatticeChunk chunk_;
   AscendC::TQue<AscendC::TPosition::VECOUT, 2> out_;
-  AscendC::TBuf<> buffer_;
-  AscendC::TBuf<> mask_;
-  AscendC::TBuf<> index_;
-  AscendC::TBuf<> schedule_;
+  Buffer buffer_;
+  Buffer mask_;
+  Buffer index_;
+  Buffer schedule_;
   int32_t lanes_ = 0;
   int32_t stacked_ = 0;
 };

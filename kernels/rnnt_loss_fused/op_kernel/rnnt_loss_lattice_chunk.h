@@ -123,8 +123,8 @@ class LatticeChunk {
   }
 
   const Problem* problem_ = nullptr;
-  AscendC::TBuf<> buffer_[2];
-  AscendC::TBuf<> norm_low_[2];
+  Buffer buffer_[2];
+  Buffer norm_low_[2];
   AscendC::TEventID arrived_[2] = {0, 0};
   Lattice lattice_{};
   Stretch held_{};

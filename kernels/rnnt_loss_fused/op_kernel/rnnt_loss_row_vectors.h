@@ -59,8 +59,8 @@ class Spreader {
   }
 
  private:
-  AscendC::TBuf<> index_;
-  AscendC::TBuf<> spread_;
+  Buffer index_;
+  Buffer spread_;
 };
 
 // to[row] = from[row] + value[row], or minus it; both tiles have one shape and may be the same.

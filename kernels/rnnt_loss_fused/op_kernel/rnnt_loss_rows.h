@@ -291,17 +291,17 @@ class RowStatistics {
   const Problem* problem_ = nullptr;
   RowMover<T> mover_;
   AscendC::TQue<AscendC::TPosition::VECIN, 2> in_;
-  AscendC::TBuf<> work_;
-  AscendC::TBuf<> values_;
-  AscendC::TBuf<> norm_low_;
-  AscendC::TBuf<> mask_;
-  AscendC::TBuf<> labels_;
-  AscendC::TBuf<> last_;  // lanes of the last column, which has no label
-  AscendC::TBuf<> partial_;
-  AscendC::TBuf<> row_offsets_;
+  Buffer work_;
+  Buffer values_;
+  Buffer norm_low_;
+  Buffer mask_;
+  Buffer labels_;
+  Buffer last_;  // lanes of the last column, which has no label
+  Buffer partial_;
+  Buffer row_offsets_;
   Spreader spreader_;
-  AscendC::TBuf<> windows_;
-  AscendC::TBuf<> reduce_;
+  Buffer windows_;
+  Buffer reduce_;
   int32_t group_ = 0;
   int32_t pitch_ = 0;
   int32_t tile_rows_ = 0;

@@ -7,6 +7,7 @@
 namespace rnnt_loss {
 
 using Floats = AscendC::LocalTensor<float>;
+using Buffer = AscendC::TBuf<AscendC::TPosition::VECCALC>;
 
 constexpr int32_t kFloatsPerBlock = 8;    // 32 bytes
 constexpr int32_t kFloatsPerRepeat = 64;  // 256 bytes
