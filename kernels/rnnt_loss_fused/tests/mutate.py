@@ -197,8 +197,9 @@ def try_mutation(mutation: Mutation, tests: Sequence[str] = ("tests/operator",))
 
 def table_row(mutation: Mutation, outcome: Outcome) -> str:
     test = outcome.test.removeprefix("tests/operator/") or "**nothing**"
-    complaint = re.sub(r"^[\w.]+(?:Error|Violation): ", "", outcome.complaint).replace("|", "\\|")
-    return f"| {mutation.name} | `{mutation.file}` | `{test}` | {complaint[:160]} |"
+    complaint = re.sub(r"^[\w.]+(?:Error|Violation): | \[core .*", "", outcome.complaint)
+    complaint = complaint.replace("|", "\\|")
+    return f"| {mutation.name} | `{mutation.file}` | `{test}` | {complaint} |"
 
 
 def write_table(lines: list[str]) -> None:
