@@ -177,7 +177,7 @@ def call(
 
 
 def cost_tolerance(costs: Tensor) -> Tensor:
-    """What DESIGN section 7 allows, 1 ulp of float32 or 1e-4, and of the latter no more than needed.
+    """1 ulp of float32, or where that is less than 1e-4, which DESIGN section 7 allows, 2 ulp.
 
     Every norm is a float32 logarithm, so equal rows make equal roundings, which add up.
     """
