@@ -1,0 +1,24 @@
+// Tiling keys: which entry, which type of the logits. Preprocessor names, because the device's
+// TILING_KEY_IS wants literals.
+#ifndef ASR_ASCEND_RNNT_LOSS_FUSED_TILING_KEY_H_
+#define ASR_ASCEND_RNNT_LOSS_FUSED_TILING_KEY_H_
+
+#define RNNT_LOSS_FUSED_FLOAT32 11
+#define RNNT_LOSS_FUSED_FLOAT16 12
+#define RNNT_LOSS_FUSED_BFLOAT16 13
+#define RNNT_LOSS_FORWARD_FLOAT32 21
+#define RNNT_LOSS_FORWARD_FLOAT16 22
+#define RNNT_LOSS_FORWARD_BFLOAT16 23
+#define RNNT_LOSS_BACKWARD_FLOAT32 31
+#define RNNT_LOSS_BACKWARD_FLOAT16 32
+#define RNNT_LOSS_BACKWARD_BFLOAT16 33
+
+// Values of the status output, one per sample.
+#define RNNT_LOSS_STATUS_OK 0
+#define RNNT_LOSS_STATUS_LOGIT_LENGTH 1   // below 1
+#define RNNT_LOSS_STATUS_TARGET_LENGTH 2  // below 0 or above the columns of targets
+#define RNNT_LOSS_STATUS_LABEL 3          // outside [0, V) or equal to blank
+#define RNNT_LOSS_STATUS_ROW_TOTAL 4      // this sample is fine, but the row total isn't N
+#define RNNT_LOSS_STATUS_CROSS_CHECK 5    // alpha and beta disagree about the loss
+
+#endif  // ASR_ASCEND_RNNT_LOSS_FUSED_TILING_KEY_H_

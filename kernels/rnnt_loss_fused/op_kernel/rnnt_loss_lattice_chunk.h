@@ -1,0 +1,143 @@
+// A stretch of whole anti-diagonals of one sample in UB: what the lattice is computed from.
+#ifndef ASR_ASCEND_RNNT_LOSS_LATTICE_CHUNK_H_
+#define ASR_ASCEND_RNNT_LOSS_LATTICE_CHUNK_H_
+
+#include "rnnt_loss_problem.h"
+
+namespace rnnt_loss {
+
+// Where a diagonal lies: its first slot in the sample, its cells, the t of the first.
+struct Diagonal {
+  int64_t offset;
+  int32_t count;
+  int64_t first_frame;
+};
+
+__aicore__ inline Diagonal DiagonalAt(const Lattice& lattice, int64_t diagonal) {
+  const Lattice mirrored = asr_ascend::core::Mirrored(lattice);
+  const int64_t first = asr_ascend::core::DiagonalFirstColumn(mirrored, diagonal);
+  const int64_t last = asr_ascend::core::DiagonalLastColumn(mirrored, diagonal);
+  return Diagonal{asr_ascend::core::DiagonalOffset(mirrored, diagonal),
+                  static_cast<int32_t>(last - first + 1), first};
+}
+
+// Two stretches: while one is computed from, the next one is on its way.
+class LatticeChunk {
+ public:
+  static constexpr int32_t kPlanes = 4;  // kBlankLogit to kNormLow
+
+  __aicore__ inline LatticeChunk() {}
+  __aicore__ inline void Init(const Problem* problem, AscendC::TPipe* pipe) {
+    problem_ = problem;
+    capacity_ = problem->tiling.lattice_chunk;
+    pitch_ = capacity_ + kSlack;
+    for (int32_t i = 0; i < 2; ++i) {
+      pipe->InitBuffer(buffer_[i], kPlanes * pitch_ * sizeof(float));
+      pipe->InitBuffer(norm_low_[i], pitch_ * sizeof(half));
+      AscendC::Duplicate(buffer_[i].Get<float>(), 0.0f, kPlanes * pitch_);
+      arrived_[i] = pipe->AllocEventID<AscendC::HardEvent::MTE2_V>();
+    }
+    Barrier();
+  }
+  __aicore__ inline void End(AscendC::TPipe* pipe) {
+    for (int32_t i = 0; i < 2; ++i) {
+      pipe->ReleaseEventID<AscendC::HardEvent::MTE2_V>(arrived_[i]);
+    }
+  }
+
+  // Begins another sample, at its first diagonal or at its last.
+  __aicore__ inline void Start(const Lattice& lattice, int64_t first_slot, bool backwards) {
+    lattice_ = lattice;
+    first_slot_ = first_slot;
+    backwards_ = backwards;
+    num_diagonals_ = asr_ascend::core::DiagonalCount(lattice);
+    held_ = Stretch{0, 0};
+    next_diagonal_ = backwards ? num_diagonals_ - 1 : 0;
+    Fetch();
+  }
+
+  // Waits for this diagonal, the one that comes next in the sample.
+  __aicore__ inline void Hold(const Diagonal& diagonal) {
+    if (diagonal.offset >= held_.begin && diagonal.offset + diagonal.count <= held_.end) return;
+    current_ = 1 - current_;
+    held_ = coming_;
+    AscendC::WaitFlag<AscendC::HardEvent::MTE2_V>(arrived_[current_]);
+    AscendC::Cast(Part(kNormLow), norm_low_[current_].Get<half>(), AscendC::RoundMode::CAST_NONE,
+                  static_cast<uint32_t>(held_.end - held_.begin));
+    Barrier();
+    if (next_diagonal_ >= 0 && next_diagonal_ < num_diagonals_) Fetch();
+  }
+
+  // The diagonal's values of a plane, aligned. `index` holds 0, 4, 8, ...; `count` may go a little
+  // beyond the diagonal.
+  __aicore__ inline void Take(const Floats& to, Plane plane, const Diagonal& diagonal,
+                              const AscendC::LocalTensor<uint32_t>& index, int32_t count) {
+    const auto at = static_cast<uint32_t>((diagonal.offset - held_.begin) * sizeof(float));
+    AscendC::Gather(to, Part(plane), index, at, static_cast<uint32_t>(count));
+  }
+
+ private:
+  static constexpr int32_t kSlack = 64;
+
+  // Slots [begin, end) of the sample.
+  struct Stretch {
+    int64_t begin;
+    int64_t end;
+  };
+
+  __aicore__ inline Floats PartOf(int32_t buffer, int32_t plane) {
+    return buffer_[buffer].GetWithOffset<float>(pitch_, plane * pitch_ * sizeof(float));
+  }
+  __aicore__ inline Floats Part(int32_t plane) { return PartOf(current_, plane); }
+
+  // From `next_diagonal_` on as many diagonals as fit, at least one.
+  __aicore__ inline Stretch TakeDiagonals() {
+    const Diagonal first = DiagonalAt(lattice_, next_diagonal_);
+    Stretch stretch{first.offset, first.offset + first.count};
+    const int64_t step = backwards_ ? -1 : 1;
+    next_diagonal_ += step;
+    for (; next_diagonal_ >= 0 && next_diagonal_ < num_diagonals_; next_diagonal_ += step) {
+      const Diagonal next = DiagonalAt(lattice_, next_diagonal_);
+      if (stretch.end - stretch.begin + next.count > capacity_) break;
+      if (backwards_) {
+        stretch.begin -= next.count;
+      } else {
+        stretch.end += next.count;
+      }
+    }
+    return stretch;
+  }
+
+  // Brings the next stretch into the buffer that isn't computed from.
+  __aicore__ inline void Fetch() {
+    const int32_t other = 1 - current_;
+    coming_ = TakeDiagonals();
+    const int64_t slot = first_slot_ + coming_.begin;
+    const int64_t count = coming_.end - coming_.begin;
+    Order<AscendC::HardEvent::V_MTE2>();
+    CopyIn(PartOf(other, kBlankLogit), problem_->PlaneOf<float>(kBlankLogit)[slot], count);
+    CopyIn(PartOf(other, kLabelLogit), problem_->PlaneOf<float>(kLabelLogit)[slot], count);
+    CopyIn(PartOf(other, kNormHigh), problem_->PlaneOf<float>(kNormHigh)[slot], count);
+    CopyIn(norm_low_[other].Get<half>(), problem_->PlaneOf<half>(kNormLow)[slot], count);
+    AscendC::SetFlag<AscendC::HardEvent::MTE2_V>(arrived_[other]);
+  }
+
+  const Problem* problem_ = nullptr;
+  Buffer buffer_[2];
+  Buffer norm_low_[2];
+  AscendC::TEventID arrived_[2] = {0, 0};
+  Lattice lattice_{};
+  Stretch held_{};
+  Stretch coming_{};
+  int64_t first_slot_ = 0;
+  int64_t num_diagonals_ = 0;
+  int64_t next_diagonal_ = 0;  // the first one that isn't on its way yet
+  int32_t current_ = 0;
+  int32_t capacity_ = 0;
+  int32_t pitch_ = 0;
+  bool backwards_ = false;
+};
+
+}  // namespace rnnt_loss
+
+#endif  // ASR_ASCEND_RNNT_LOSS_LATTICE_CHUNK_H_

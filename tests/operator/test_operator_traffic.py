@@ -1,0 +1,68 @@
+"""Bytes between global memory and UB, as the emulator counts them."""
+
+from __future__ import annotations
+
+import ctypes
+
+import emulated_operator as emulated
+import oracles
+import pytest
+import torch
+
+BATCHES = {"B1": [(300, 40)], "B64": [(30 + b % 3, 20 - b % 2) for b in range(64)]}
+each_batch = pytest.mark.parametrize("lengths", BATCHES.values(), ids=BATCHES)
+
+
+@each_batch
+@pytest.mark.parametrize("entry", ["fused", "split"])
+def test_two_reads_and_one_write_of_the_logits_and_little_else(
+    operator: ctypes.CDLL, lengths: list[tuple[int, int]], entry: str
+) -> None:
+    case = oracles.make_case(lengths, 500)
+    traffic = emulated.call(operator, case, cores=40, entry=entry).traffic
+    rows, logits_bytes = case.logits.shape[0], case.logits.numel() * 4
+    assert traffic.logits_read == 2 * logits_bytes
+    assert traffic.grad_written == logits_bytes
+    assert traffic.state_bytes <= 96 * rows
+    assert traffic.total_charged <= 1.05 * 3 * logits_bytes
+
+
+def test_state_as_the_hardware_moves_it(operator: ctypes.CDLL) -> None:
+    """Blocks rounded up to 32 bytes: still at most 96 bytes a row."""
+    case = oracles.make_case([(400, 100)], 40)
+    traffic = emulated.call(operator, case, cores=40).traffic
+    assert traffic.state_charged <= 96 * case.logits.shape[0]
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16], ids=["float16", "bf16"])
+def test_half_types_move_half_the_bytes(operator: ctypes.CDLL, dtype: torch.dtype) -> None:
+    case = oracles.make_case([(100, 30)], 200, dtype=dtype)
+    traffic = emulated.call(operator, case, cores=8).traffic
+    assert traffic.logits_read == 2 * case.logits.numel() * 2
+    assert traffic.grad_written == case.logits.numel() * 2
+
+
+def test_rows_of_several_windows_are_read_twice_too(operator: ctypes.CDLL) -> None:
+    case = oracles.make_case([(5, 3)], 30000)
+    traffic = emulated.call(operator, case, cores=3).traffic
+    assert traffic.logits_read == 2 * case.logits.numel() * 4
+
+
+def test_log_probabilities_are_read_once(operator: ctypes.CDLL) -> None:
+    """Their gradient doesn't depend on them."""
+    case = oracles.make_case([(20, 5)], 100)
+    traffic = emulated.call(
+        operator, case.with_logits(case.logits.log_softmax(-1)), fused_log_softmax=False
+    ).traffic
+    assert traffic.logits_read == case.logits.numel() * 4
+
+
+@each_batch
+def test_all_cores_have_an_equal_share_of_the_rows(
+    operator: ctypes.CDLL, lengths: list[tuple[int, int]]
+) -> None:
+    """In the phases that move the logits, whatever the batch."""
+    case = oracles.make_case(lengths, 500)
+    traffic = emulated.call(operator, case, cores=40).traffic
+    for phase in (0, 2):
+        assert traffic.phase_bytes_least[phase] >= 0.97 * traffic.phase_bytes_most[phase]
