@@ -6,8 +6,8 @@ STAMP := $(VENV)/.installed
 NATIVE := pyproject.toml $(shell find kernels -name '*.cpp' -o -name '*.h' -o -name '*.inl' -o -name CMakeLists.txt)
 PYTEST_ARGS ?=
 
-# OpenMP's threads otherwise spin while they wait, and slow down whoever else uses the cores.
-export OMP_WAIT_POLICY ?= PASSIVE
+# OpenMP's threads otherwise spin for milliseconds, and slow down whoever else uses the cores.
+export GOMP_SPINCOUNT ?= 10000
 
 .DEFAULT_GOAL := help
 .PHONY: help venv test test-all lint format demo wheel clean

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import os
 
-os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")  # see train.py
+os.environ.setdefault("GOMP_SPINCOUNT", "10000")  # see train.py
 
 import json
 import math
