@@ -30,7 +30,7 @@ from asr_ascend.data.audio import AudioError, load_audio
 from asr_ascend.data.features import LogMel
 from asr_ascend.data.filtering import encoder_frames
 from asr_ascend.data.manifest import ManifestError, Utterance, load_manifest
-from asr_ascend.data.noise import KINDS, mix_at_snr, substation_noise
+from asr_ascend.data.noise import KINDS, is_active, mix_at_snr, substation_noise
 from asr_ascend.data.seeding import seeded_generator
 from asr_ascend.decoding import Hypothesis, greedy_decode
 from asr_ascend.decoding.beam import beam_decode
@@ -205,7 +205,7 @@ def speech_end_ms(speech: Tensor) -> float:
     whole = speech[: speech.numel() // frame * frame].view(-1, frame).square().mean(1)
     if whole.numel() == 0:
         return 1000 * speech.numel() / SAMPLE_RATE_HZ
-    active = (whole >= whole.max() * 1e-4).nonzero()
+    active = is_active(whole).nonzero()
     return 20.0 * (int(active[-1]) + 1)
 
 

@@ -54,12 +54,13 @@ class TransducerModule(LightningModule):
     def training_step(self, batch: Batch, batch_idx: int) -> Tensor:
         """Loss of one batch, undivided; an empty one gives a zero that touches every parameter."""
         weight, rnnt, ctc = 0, None, None
-        loss = self._zero_loss()
-        if batch.features.shape[0] > 0:
+        if batch.features.shape[0] == 0:
+            loss = self._zero_loss()
+        else:
             ctc_only = self.global_step < self.ctc_only_steps
             rnnt, ctc = self._losses(batch, ctc_only)
             if rnnt is None:
-                loss = loss + ctc
+                loss = self._zero_loss() + ctc
             else:
                 loss = rnnt + self.loss_config["ctc_weight"] * ctc
                 if self.loss_config["ctc_weight"] == 0:

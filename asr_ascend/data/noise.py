@@ -89,7 +89,7 @@ def active_speech_power(speech: Tensor, sample_rate_hz: int = 16000) -> float:
     if whole < square.numel():
         powers = torch.cat([powers, square[whole:].mean().view(1)])
         counts = torch.cat([counts, counts.new_tensor([square.numel() - whole])])
-    active = powers >= powers.max() * 10 ** (-_ACTIVE_RANGE_DB / 10)
+    active = is_active(powers)
     return float((powers * counts)[active].sum() / counts[active].sum())
 
 
@@ -122,6 +122,11 @@ def mix_at_snr(speech: Tensor, noise: Tensor, snr_db: float, sample_rate_hz: int
         raise ValueError("`noise` must not be silent, but its power is 0.")
     wanted = active_speech_power(speech, sample_rate_hz) / 10 ** (snr_db / 10)
     return speech + noise.to(speech) * math.sqrt(wanted / noise_power)
+
+
+def is_active(powers: Tensor) -> Tensor:
+    """Which frames of speech are active: within 40 dB of the loudest, (frames,) bool."""
+    return powers >= powers.max() * 10 ** (-_ACTIVE_RANGE_DB / 10)
 
 
 class NoiseBank:
