@@ -27,9 +27,15 @@ def test_readme_lists_every_operand_and_attribute(name: str) -> None:
 
 def test_readme_has_the_defaults() -> None:
     defaults = re.findall(r'Attr\("(\w+)"\).AttrType\(OPTIONAL\)\.\w+\(([\w.-]+?)f?\)', DEFINITION)
-    assert defaults == [("blank", "-1"), ("clamp", "-1.0"), ("fused_log_softmax", "true")]
+    assert defaults == [
+        ("blank", "-1"),
+        ("clamp", "-1.0"),
+        ("fused_log_softmax", "true"),
+        ("needs_grad", "true"),
+        ("fastemit_lambda", "0.0"),
+    ]
     for name, value in defaults:
-        assert f"| {name} | attribute, default {value} |" in README
+        assert re.search(rf"^\| {name} \| attribute[\w ]*, default {value} \|", README, re.M)
 
 
 @pytest.mark.parametrize("operator", re.findall(r"OP_ADD\((\w+)\)", DEFINITION))
@@ -48,12 +54,14 @@ def test_document_has_both_phases_in_the_order_of_the_definition(operator: str) 
             ],
             "RnntLossForward": [
                 *common,
-                *["blank", "fusedLogSoftmax", "lossOut", "stateOut", "statusOutOptional"],
+                *["blank", "fusedLogSoftmax", "needsGrad"],
+                *["lossOut", "stateOut", "statusOutOptional"],
                 *["workspaceSize", "executor"],
             ],
             "RnntLossBackward": [
                 *common,
-                *["state", "gradLoss", "blank", "clamp", "fusedLogSoftmax", "gradOut"],
+                *["state", "gradLoss", "blank", "clamp", "fusedLogSoftmax", "fastemitLambda"],
+                *["gradOut"],
                 *["workspaceSize", "executor"],
             ],
         }[operator]

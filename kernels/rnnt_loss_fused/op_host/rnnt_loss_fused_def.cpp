@@ -41,6 +41,8 @@ class RnntLossOpDef : public OpDef {
   void AddBlank() { this->Attr("blank").AttrType(OPTIONAL).Int(-1); }
   void AddClamp() { this->Attr("clamp").AttrType(OPTIONAL).Float(-1.0f); }
   void AddFusedLogSoftmax() { this->Attr("fused_log_softmax").AttrType(OPTIONAL).Bool(true); }
+  void AddNeedsGrad() { this->Attr("needs_grad").AttrType(OPTIONAL).Bool(true); }
+  void AddFastemitLambda() { this->Attr("fastemit_lambda").AttrType(OPTIONAL).Float(0.0f); }
   void AddChip() {
     OpAICoreConfig config;
     config.DynamicCompileStaticFlag(true)
@@ -75,6 +77,7 @@ class RnntLossForward : public RnntLossOpDef {
     AddProblem();
     AddBlank();
     AddFusedLogSoftmax();
+    AddNeedsGrad();
     AddOutput("loss", REQUIRED, kFloat32);
     AddOutput("state", REQUIRED, kFloat32);
     AddOutput("status", OPTIONAL, kInt32);
@@ -92,6 +95,7 @@ class RnntLossBackward : public RnntLossOpDef {
     AddBlank();
     AddClamp();
     AddFusedLogSoftmax();
+    AddFastemitLambda();
     AddOutput("grad", REQUIRED, kLogitsTypes);
     AddChip();
   }

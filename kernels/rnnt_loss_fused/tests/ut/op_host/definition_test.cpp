@@ -61,7 +61,9 @@ CASE(ForwardOperands) {
   ExpectEqual(Operands(forward.outputs),
               Texts{"loss:required:0,0,0,", "state:required:0,0,0,", "status:optional:3,3,3,"},
               "outputs");
-  ExpectEqual(Attrs(forward), Texts{"blank: int -1", "fused_log_softmax: bool true"}, "attrs");
+  ExpectEqual(Attrs(forward),
+              Texts{"blank: int -1", "fused_log_softmax: bool true", "needs_grad: bool true"},
+              "attrs");
 }
 
 CASE(BackwardOperands) {
@@ -72,7 +74,9 @@ CASE(BackwardOperands) {
   ExpectEqual(Operands(backward.inputs), inputs, "inputs");
   ExpectEqual(Operands(backward.outputs), Texts{"grad:required:0,1,27,"}, "outputs");
   ExpectEqual(Attrs(backward),
-              Texts{"blank: int -1", "clamp: float -1", "fused_log_softmax: bool true"}, "attrs");
+              Texts{"blank: int -1", "clamp: float -1", "fused_log_softmax: bool true",
+                    "fastemit_lambda: float 0"},
+              "attrs");
 }
 
 CASE(EveryTensorIsNdAndInputsAreMadeContiguous) {
