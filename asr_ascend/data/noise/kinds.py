@@ -1,4 +1,4 @@
-"""Simulated substation noise, mixing at a signal-to-noise ratio, and a bank of clips to crop.
+"""Four generic kinds of substation noise, mixed by relative level.
 
 Components (mains frequency f: 50 or 60 Hz):
 
@@ -23,13 +23,9 @@ import torch
 from torch import Tensor
 
 from asr_ascend.data.seeding import integer, seeded_generator, uniform
-from asr_ascend.data.threads import single_thread
 
 KINDS = ("hum", "fan", "impulse", "corona")
 TRAINING_KINDS = ("hum", "fan", "impulse")
-_FRAME_MS = 20
-_ACTIVE_RANGE_DB = 40.0
-_OCCASIONAL = 0.3  # part of a bank's clips with an impulse, or with corona
 _HUM_HARMONICS = 13  # of 2f: 100 to 1300 Hz
 
 
@@ -55,7 +51,7 @@ def substation_noise(
     Raises:
         ValueError: an argument out of range, or an unknown kind.
     """
-    _check(num_samples, sample_rate_hz, kinds, mains_hz)
+    check_noise(num_samples, sample_rate_hz, kinds, mains_hz)
     if isinstance(generator, int):
         generator = seeded_generator("substation_noise", generator)
     if num_samples == 0:
@@ -71,124 +67,6 @@ def substation_noise(
             # Impulses are rare: their level is set against their peaks, not their mean power.
             total += gain * (wave if kind == "impulse" else _unit_power(wave))
     return _unit_power(total)
-
-
-def active_speech_power(speech: Tensor, sample_rate_hz: int = 16000) -> float:
-    """Mean square of `speech` (samples,) over its active frames.
-
-    Active are the 20 ms frames whose power is within 40 dB of the loudest one's; samples after the
-    last whole frame count as a frame of their own.
-    """
-    if speech.numel() == 0:
-        return 0.0
-    length = sample_rate_hz * _FRAME_MS // 1000
-    square = speech.to(torch.float64).square()
-    whole = square.numel() // length * length
-    powers = square[:whole].view(-1, length).mean(1)
-    counts = torch.full_like(powers, length)
-    if whole < square.numel():
-        powers = torch.cat([powers, square[whole:].mean().view(1)])
-        counts = torch.cat([counts, counts.new_tensor([square.numel() - whole])])
-    active = is_active(powers)
-    return float((powers * counts)[active].sum() / counts[active].sum())
-
-
-def mix_at_snr(speech: Tensor, noise: Tensor, snr_db: float, sample_rate_hz: int = 16000) -> Tensor:
-    """Speech plus noise scaled so that active speech is `snr_db` above it.
-
-    Args:
-        speech: (samples,) float.
-        noise: (samples,) float, not silent.
-        snr_db: ratio in dB of `active_speech_power` to the noise's mean square, broadband.
-        sample_rate_hz: rate of both.
-
-    Returns:
-        (samples,) like `speech`, not clipped; silent speech comes back unchanged.
-
-    Raises:
-        ValueError: lengths differ, `snr_db` is not finite or the noise is silent.
-    """
-    if speech.shape != noise.shape or speech.dim() != 1:
-        raise ValueError(
-            "`speech` and `noise` must be 1-D and of one length, but have shapes "
-            f"{tuple(speech.shape)} and {tuple(noise.shape)}."
-        )
-    if not math.isfinite(snr_db):
-        raise ValueError(f"`snr_db` must be finite, but is {snr_db}.")
-    if speech.numel() == 0:
-        return speech.clone()
-    noise_power = float(noise.to(torch.float64).square().mean())
-    if noise_power == 0:
-        raise ValueError("`noise` must not be silent, but its power is 0.")
-    wanted = active_speech_power(speech, sample_rate_hz) / 10 ** (snr_db / 10)
-    return speech + noise.to(speech) * math.sqrt(wanted / noise_power)
-
-
-def is_active(powers: Tensor) -> Tensor:
-    """Which frames of speech are active: within 40 dB of the loudest, (frames,) bool."""
-    return powers >= powers.max() * 10 ** (-_ACTIVE_RANGE_DB / 10)
-
-
-class NoiseBank:
-    """Clips of `substation_noise`, made once and cropped at random.
-
-    Each clip holds the steady ones of `kinds` (hum, fan) and each of the others with probability
-    0.3, or one of `kinds` where that leaves none.
-
-    Args:
-        num_clips: clips in the bank.
-        clip_seconds: length of each.
-        kinds: kinds to draw from.
-        seed: of the whole bank.
-        sample_rate_hz: rate.
-        mains_hz: 50 or 60.
-    """
-
-    def __init__(
-        self,
-        num_clips: int = 160,
-        clip_seconds: float = 8.0,
-        kinds: Sequence[str] = TRAINING_KINDS,
-        seed: int = 0,
-        sample_rate_hz: int = 16000,
-        mains_hz: float = 50.0,
-    ) -> None:
-        if num_clips < 1:
-            raise ValueError(f"`num_clips` must be at least 1, but is {num_clips}.")
-        if clip_seconds < 0.1:
-            raise ValueError(f"`clip_seconds` must be at least 0.1, but is {clip_seconds}.")
-        length = round(clip_seconds * sample_rate_hz)
-        _check(length, sample_rate_hz, kinds, mains_hz)
-        # float16 halves the bank; its rounding lies 70 dB below the noise.
-        self.clips = torch.empty(num_clips, length, dtype=torch.float16)
-        with single_thread():
-            for number in range(num_clips):
-                generator = seeded_generator("noise bank", seed, number)
-                clip = substation_noise(
-                    length, sample_rate_hz, generator, _clip_kinds(kinds, generator), mains_hz
-                )
-                self.clips[number] = clip.to(torch.float16)
-
-    def crop(self, num_samples: int, generator: torch.Generator) -> Tensor:
-        """(num_samples,) float32 of one clip from a random place on, repeated where too short.
-
-        A crop that happens to be silent (between two impulses) is drawn again.
-        """
-        for _ in range(100):
-            clip = self.clips[integer(0, len(self.clips) - 1, generator)]
-            start = integer(0, max(0, len(clip) - num_samples), generator)
-            crop = clip[start : start + num_samples].to(torch.float32)
-            if num_samples == 0 or bool(crop.any()):
-                break
-        repeats = -(-num_samples // max(1, len(crop)))
-        return crop.repeat(max(1, repeats))[:num_samples]
-
-
-def _clip_kinds(kinds: Sequence[str], generator: torch.Generator) -> list[str]:
-    chosen = [
-        kind for kind in kinds if kind in ("hum", "fan") or uniform(0, 1, generator) < _OCCASIONAL
-    ]
-    return chosen or [kinds[integer(0, len(kinds) - 1, generator)]]
 
 
 def _hum(num_samples: int, rate_hz: int, mains_hz: float, generator: torch.Generator) -> Tensor:
@@ -284,7 +162,7 @@ _COMPONENTS: dict[str, tuple[tuple[float, float], _Component]] = {
 }
 
 
-def _check(num_samples: int, rate_hz: int, kinds: Sequence[str], mains_hz: float) -> None:
+def check_noise(num_samples: int, rate_hz: int, kinds: Sequence[str], mains_hz: float) -> None:
     if num_samples < 0:
         raise ValueError(f"`num_samples` must not be negative, but is {num_samples}.")
     if rate_hz < 8000:
