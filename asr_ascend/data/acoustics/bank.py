@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
-from asr_ascend.data.noise.kinds import TRAINING_KINDS, check_noise, substation_noise
+from asr_ascend.data.acoustics.kinds import TRAINING_KINDS, check_noise, substation_noise
 from asr_ascend.data.seeding import integer, seeded_generator, uniform
 from asr_ascend.data.threads import single_thread
 
