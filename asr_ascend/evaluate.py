@@ -26,7 +26,7 @@ from asr_ascend import report
 from asr_ascend.checkpoint import CheckpointError, TrainedModel, load_model
 from asr_ascend.config import run_entry
 from asr_ascend.config_rules import ConfigError
-from asr_ascend.data.audio import AudioError, load_audio
+from asr_ascend.data.audio import AudioError, load_utterance
 from asr_ascend.data.features import LogMel
 from asr_ascend.data.filtering import encoder_frames
 from asr_ascend.data.manifest import ManifestError, Utterance, load_manifest
@@ -216,7 +216,7 @@ def _speak(utterance: Utterance, set_name: str, index: int, config: dict[str, An
     unknown = [kind for kind in kinds if kind not in KINDS]
     if unknown:
         raise ConfigError(f"Kinds of noise are {', '.join(KINDS)}, but one is '{unknown[0]}'.")
-    speech = load_audio(utterance.audio_path, SAMPLE_RATE_HZ)
+    speech = load_utterance(utterance, SAMPLE_RATE_HZ)
     generator = seeded_generator("evaluate", config["noise_seed"], set_name, utterance.id)
     noise = substation_noise(speech.numel(), SAMPLE_RATE_HZ, generator, kinds)
     return Spoken(utterance, set_name, speech, noise, "unseen" if unseen else "known")

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from asr_ascend.data import filtering
-from asr_ascend.data.audio import AudioError, load_audio
+from asr_ascend.data.audio import AudioError, load_utterance
 from asr_ascend.data.augment import SpecAugment
 from asr_ascend.data.features import LogMel
 from asr_ascend.data.manifest import Utterance
@@ -127,7 +127,7 @@ class SpeechDataset:
         """
         if index in self._cache:
             return self._cache[index]
-        waveform = load_audio(self.utterances[index].audio_path, self.log_mel.sample_rate_hz)
+        waveform = load_utterance(self.utterances[index], self.log_mel.sample_rate_hz)
         size = waveform.numel() * waveform.element_size()
         if size <= self._cache_left:
             self._cache_left -= size

@@ -14,7 +14,7 @@ from typing import Any
 
 @dataclass(frozen=True)
 class Utterance:
-    """One recording and what is said in it.
+    """A recording, or a span of one, and what is said in it.
 
     Args:
         id: unique within its manifest.
@@ -22,7 +22,10 @@ class Utterance:
         text: transcript; may be empty, which training skips and counts.
         duration: seconds; 0 means no audio, which training skips and counts.
         speaker: name of the speaker or voice, if known.
-        token_start_ms: where each character of `text` starts, in ms, if known.
+        token_start_ms: where each character of `text` starts, in ms from the utterance's start, if
+            known.
+        offset: second of the file at which the utterance starts; it then lasts `duration`. None:
+            it is the whole file.
     """
 
     id: str
@@ -31,6 +34,7 @@ class Utterance:
     duration: float
     speaker: str | None = None
     token_start_ms: tuple[float, ...] | None = None
+    offset: float | None = None
 
 
 class ManifestError(ValueError):
@@ -47,13 +51,14 @@ def load_manifest(path: str | os.PathLike[str]) -> list[Utterance]:
     """Utterances of a JSONL manifest, in its order, after every line was checked.
 
     Keys: `id`, `audio_filepath` (absolute or relative to the manifest), `text`, `duration` (s);
-    optional `speaker` and `token_start_ms` (one per character of `text`). Other keys are ignored,
-    blank lines too. Empty text and a duration of 0 pass: they are bad utterances, counted later.
+    optional `speaker`, `token_start_ms` (one per character of `text`) and `offset` (s; without it
+    the utterance is the whole file). Other keys are ignored, blank lines too. Empty text and a
+    duration of 0 pass: they are bad utterances, counted later.
 
     Raises:
         ManifestError: lists every problem of every line: bad JSON, keys missing or of another
-            type, an id used twice, a file that is not there, a duration that is negative or not
-            finite, times that do not match the text; or the manifest is missing or empty.
+            type, an id used twice, a file that is not there, a duration or offset that is negative
+            or not finite, times that do not match the text; or the manifest is missing or empty.
     """
     manifest = Path(path).expanduser().absolute()
     try:
@@ -126,12 +131,14 @@ def _check(record: dict[str, Any], folder: Path, found: list[str]) -> None:
     for key in ("id", "audio_filepath"):
         if record.get(key) == "":
             found.append(f"`{key}` must not be empty")
-    if "duration" in record:
-        duration = record["duration"]
-        if not _is_number(duration):
-            found.append(f"`duration` must be a number of seconds, but is {_kind(duration)}")
-        elif not math.isfinite(duration) or duration < 0:
-            found.append(f"`duration` must be finite and not negative, but is {duration}")
+    for key in ("duration", "offset"):
+        if key not in record or (key == "offset" and record[key] is None):
+            continue
+        seconds = record[key]
+        if not _is_number(seconds):
+            found.append(f"`{key}` must be a number of seconds, but is {_kind(seconds)}")
+        elif not math.isfinite(seconds) or seconds < 0:
+            found.append(f"`{key}` must be finite and not negative, but is {seconds}")
     audio = record.get("audio_filepath")
     if isinstance(audio, str) and audio and not (folder / audio).is_file():
         found.append(f"`audio_filepath` '{audio}' is not a file")
@@ -154,6 +161,7 @@ def _check_times(times: Any, text: Any, found: list[str]) -> None:
 
 def _utterance(record: dict[str, Any], folder: Path) -> Utterance:
     times = record.get("token_start_ms")
+    offset = record.get("offset")
     return Utterance(
         id=record["id"],
         audio_path=folder / record["audio_filepath"],
@@ -161,6 +169,7 @@ def _utterance(record: dict[str, Any], folder: Path) -> Utterance:
         duration=float(record["duration"]),
         speaker=record.get("speaker"),
         token_start_ms=None if times is None else tuple(float(time) for time in times),
+        offset=None if offset is None else float(offset),
     )
 
 
@@ -173,6 +182,8 @@ def _record(utterance: Utterance, folder: Path) -> dict[str, Any]:
         "text": utterance.text,
         "duration": utterance.duration,
     }
+    if utterance.offset is not None:
+        record["offset"] = utterance.offset
     if utterance.speaker is not None:
         record["speaker"] = utterance.speaker
     if utterance.token_start_ms is not None:

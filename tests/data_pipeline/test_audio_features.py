@@ -9,8 +9,9 @@ import soundfile
 import torch
 import torchaudio
 
-from asr_ascend.data.audio import AudioError, load_audio
+from asr_ascend.data.audio import AudioError, load_audio, load_utterance
 from asr_ascend.data.features import CMVN, FeatureStream, LogMel
+from asr_ascend.data.manifest import Utterance
 
 
 def tone(rate_hz, seconds=1.0, hz=440.0):
@@ -46,6 +47,31 @@ def test_a_file_without_samples_is_empty_at_any_rate(tmp_path):
     assert load_audio(tmp_path / "x.wav").shape == (0,)
 
 
+@pytest.mark.parametrize(("suffix", "subtype"), [("wav", "PCM_24"), ("flac", "PCM_16")])
+def test_a_span_of_a_long_recording(tmp_path, suffix, subtype):
+    path = tmp_path / f"x.{suffix}"
+    samples = np.random.default_rng(0).uniform(-0.5, 0.5, 16000)
+    soundfile.write(path, samples, 16000, subtype=subtype)
+    whole = load_audio(path)
+    assert torch.equal(load_audio(path, 16000, 0.25, 0.5), whole[4000:12000])
+    assert torch.equal(load_audio(path, 16000, 0.25), whole[4000:])
+    assert torch.equal(load_audio(path, 16000, 0.0, 0.1), whole[:1600])
+    assert torch.equal(load_audio(path, 16000, 0.75, 5.0), whole[12000:])
+    assert load_audio(path, 16000, 1.0, 1.0).shape == (0,)
+    assert load_audio(path, 8000, 0.25, 0.5).shape == (4000,)
+    assert torch.equal(load_utterance(Utterance("1", path, "x", 0.5)), whole)
+    spans = [Utterance(str(n), path, "x", 0.2, offset=0.2 * n) for n in range(5)]
+    assert torch.equal(torch.cat([load_utterance(span) for span in spans]), whole)
+
+
+def test_spans_that_tile_a_recording_share_no_sample(tmp_path):
+    """Ends are rounded as starts are: 44,100 Hz and thirds of a second fit no sample."""
+    path = tmp_path / "x.wav"
+    soundfile.write(path, np.random.default_rng(0).uniform(-0.5, 0.5, 44100), 44100)
+    parts = [load_audio(path, 44100, n / 7, 1 / 7) for n in range(7)]
+    assert torch.equal(torch.cat(parts), load_audio(path, 44100))
+
+
 def test_audio_errors(tmp_path):
     text = tmp_path / "x.wav"
     text.write_text("not audio at all")
@@ -62,6 +88,12 @@ def test_audio_errors(tmp_path):
         assert str(caught.value) == f"{path} cannot be read as audio: {reason}"
     with pytest.raises(ValueError, match=r"^`sample_rate_hz` must be positive, but is 0\.$"):
         load_audio(text, 0)
+    with pytest.raises(ValueError, match=r"^`offset` must not be negative, but is -1\.$"):
+        load_audio(text, 16000, -1)
+    soundfile.write(tmp_path / "short.wav", np.zeros(8000), 16000)
+    with pytest.raises(AudioError) as caught:
+        load_audio(tmp_path / "short.wav", 16000, 0.75, 1.0)
+    assert caught.value.reason == "it ends at 0.5 s, before the offset of 0.75 s"
 
 
 def test_log_mel_is_torchaudios_without_padding():

@@ -6,6 +6,7 @@ import re
 from pathlib import Path
 
 import lightning
+import numpy as np
 import pytest
 import soundfile
 import torch
@@ -60,6 +61,25 @@ def test_a_batch_holds_raw_log_mel_and_ids(manifests):
             assert bool((batch.targets[row, batch.target_lengths[row] :] == 0).all())
         seen += batch.ids
     assert sorted(seen) == sorted(utterances)
+
+
+def test_spans_of_a_recording_train_as_files_of_their_own_would(manifests, tmp_path):
+    utterances = load_manifest(manifests[0])
+    pieces = [soundfile.read(u.audio_path, dtype="int16")[0] for u in utterances]
+    soundfile.write(tmp_path / "long.wav", np.concatenate(pieces), 16000)
+    spans, start = [], 0
+    for utterance, piece in zip(utterances, pieces, strict=True):
+        where = {"audio_path": tmp_path / "long.wav", "offset": start / 16000}
+        spans.append(dataclasses.replace(utterance, **where))
+        start += len(piece)
+    write_manifest(tmp_path / "spans.jsonl", spans)
+    files = make_module(*manifests)
+    module = make_module(tmp_path / "spans.jsonl", manifests[1])
+    assert module.skipped == files.skipped
+    expected = batches_by_id(files.train_dataloader())
+    found = batches_by_id(module.train_dataloader())
+    assert sorted(found) == sorted(expected) == sorted(u.id for u in utterances)
+    assert all(torch.equal(found[name], expected[name]) for name in expected)
 
 
 def test_cmvn_is_that_of_the_clean_training_set(manifests):

@@ -36,11 +36,15 @@ def test_values_relative_paths_and_defaults(folder):
             "token_start_ms": [0, 250.5],
         },
         {"id": "3", "audio_filepath": "a.wav", "text": "", "duration": 0, "speaker": None},
+        {"id": "4", "audio_filepath": "a.wav", "text": "x", "duration": 2.5, "offset": 1},
+        {"id": "5", "audio_filepath": "a.wav", "text": "x", "duration": 1, "offset": None},
     )
     assert load_manifest(path) == [
         Utterance("1", folder / "a.wav", "二号", 1.0),
         Utterance("2", folder / "b.wav", "油温", 0.5, "m1", (0.0, 250.5)),
         Utterance("3", folder / "a.wav", "", 0.0),
+        Utterance("4", folder / "a.wav", "x", 2.5, offset=1.0),
+        Utterance("5", folder / "a.wav", "x", 1.0),
     ]
 
 
@@ -57,6 +61,8 @@ def test_every_problem_is_listed_by_line(folder):
         {**good, "id": "7", "token_start_ms": [5, 0], "speaker": 4},
         {**good, "id": "8", "token_start_ms": "x", "duration": True},
         {**good, "id": ""},
+        {**good, "id": "10", "offset": -0.5},
+        {**good, "id": "11", "offset": "0"},
     )
     with pytest.raises(ManifestError) as caught:
         load_manifest(path)
@@ -77,8 +83,10 @@ def test_every_problem_is_listed_by_line(folder):
         "line 8: `duration` must be a number of seconds, but is a boolean",
         "line 8: `token_start_ms` must be a list of numbers",
         "line 9: `id` must not be empty",
+        "line 10: `offset` must be finite and not negative, but is -0.5",
+        "line 11: `offset` must be a number of seconds, but is a string",
     ]
-    assert str(caught.value).startswith(f"{path} has 16 problems:\n  line 2: it is not JSON")
+    assert str(caught.value).startswith(f"{path} has 18 problems:\n  line 2: it is not JSON")
 
 
 def test_missing_and_empty_manifests(folder):
@@ -97,7 +105,7 @@ def test_write_then_load(folder, tmp_path_factory):
     elsewhere.write_bytes(b"")
     utterances = [
         Utterance("1", folder / "a.wav", "二号", 1.25, "m1", (0.0, 10.5)),
-        Utterance("2", elsewhere, "go", 2.0),
+        Utterance("2", elsewhere, "go", 2.0, offset=0.75),
     ]
     write_manifest(folder / "out.jsonl", utterances)
     assert load_manifest(folder / "out.jsonl") == utterances
@@ -109,6 +117,7 @@ def test_write_then_load(folder, tmp_path_factory):
         "audio_filepath": str(elsewhere),
         "text": "go",
         "duration": 2.0,
+        "offset": 0.75,
     }
 
 
