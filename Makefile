@@ -31,11 +31,12 @@ test: $(STAMP) ## set up and run the tests that take minutes at most
 test-all: $(STAMP) ## all tests, the slow ones and the benchmarks too
 	$(BIN)/python -m pytest $(PYTEST_ARGS)
 
-lint: $(STAMP) ## ruff, mypy and clang-format; changes nothing
+lint: $(STAMP) ## ruff, mypy, clang-format and the device code's lint; changes nothing
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
 	$(BIN)/mypy
 	git ls-files 'kernels/*.cpp' 'kernels/*.h' 'kernels/*.inl' | xargs -r $(BIN)/clang-format --dry-run --Werror
+	$(BIN)/python kernels/device_lint/lint_device_code.py
 
 format: $(STAMP) ## rewrite the sources in the project's format
 	$(BIN)/ruff format .
