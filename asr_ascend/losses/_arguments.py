@@ -1,5 +1,7 @@
 """Checks of type, dtype, shape, device and options: all that needs no value of a tensor."""
 
+import math
+
 import torch
 from torch import Tensor
 
@@ -12,7 +14,7 @@ _INDEX_DTYPES = (torch.int32, torch.int64)
 def check(logits: Tensor, problem: Problem, reuse_logits: bool) -> Problem:
     """Checks the arguments of a loss; returns ``problem`` with ``blank`` made non-negative."""
     _check_logits(logits)
-    targets, logit_lengths, target_lengths, blank, clamp, _ = problem
+    targets, logit_lengths, target_lengths, blank, clamp, _, fastemit_lambda, windows = problem
     _check_index("targets", targets)
     if targets.dim() != 2 or (logits.dim() == 4 and targets.shape[0] != logits.shape[0]):
         expected = "(B, U)" if logits.dim() == 2 else f"({logits.shape[0]}, U)"
@@ -30,6 +32,14 @@ def check(logits: Tensor, problem: Problem, reuse_logits: bool) -> Problem:
     # A tuple, since torch.compile of torch 2.9 can't trace a union.
     if not isinstance(clamp, (int, float)):
         raise TypeError(f"`clamp` must be a float, but is {quoted(clamp)}.")
+    if not isinstance(fastemit_lambda, (int, float)):
+        raise TypeError(f"`fastemit_lambda` must be a float, but is {quoted(fastemit_lambda)}.")
+    if not 0.0 <= fastemit_lambda < math.inf:
+        raise ValueError(
+            f"`fastemit_lambda` must be finite and at least 0, but is {fastemit_lambda}."
+        )
+    if windows is not None:
+        _check_windows(logits, targets, windows)
     if reuse_logits:
         _check_reusable(logits)
     return problem._replace(blank=blank % vocab_size)
@@ -74,9 +84,24 @@ def check_lengths(
             raise ValueError(
                 f"`{name}` must have shape ({batch_size},), but has shape {shape_of(lengths)}."
             )
-        if lengths.device.type != "cpu" and lengths.device != logits.device:
-            expected = "the CPU" if logits.device.type == "cpu" else f"the CPU or {logits.device}"
-            raise ValueError(f"`{name}` must be on {expected}, but is on {lengths.device}.")
+        _check_device(name, lengths, logits)
+
+
+def _check_device(name: str, value: Tensor, logits: Tensor) -> None:
+    if value.device.type != "cpu" and value.device != logits.device:
+        expected = "the CPU" if logits.device.type == "cpu" else f"the CPU or {logits.device}"
+        raise ValueError(f"`{name}` must be on {expected}, but is on {value.device}.")
+
+
+def _check_windows(logits: Tensor, targets: Tensor, windows: Tensor) -> None:
+    _check_index("emission_windows", windows)
+    expected = (*shape_of(targets), 2)
+    if shape_of(windows) != expected:
+        raise ValueError(
+            f"`emission_windows` must have shape {expected}, a first and a last frame for each of "
+            f"`targets`, but has shape {shape_of(windows)}."
+        )
+    _check_device("emission_windows", windows, logits)
 
 
 def _check_reusable(logits: Tensor) -> None:

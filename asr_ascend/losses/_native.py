@@ -13,7 +13,7 @@ from torch import Tensor
 
 from asr_ascend.losses.layout import Problem
 
-ABI_VERSION = 1  # kernels/cpu/asr_ascend_cpu.h
+ABI_VERSION = 2  # kernels/cpu/asr_ascend_cpu.h
 STATE_PLANES = 5
 
 OK = 0
@@ -69,7 +69,9 @@ class ProblemStruct(ctypes.Structure):
         ("target_lengths", ctypes.c_void_p),
         ("targets", ctypes.c_void_p),
         ("target_columns", ctypes.c_int64),
+        ("emission_windows", ctypes.c_void_p),
         ("clamp", ctypes.c_double),
+        ("fastemit_lambda", ctypes.c_double),
         ("fused_log_softmax", ctypes.c_int32),
         ("dtype", ctypes.c_int32),
         ("num_threads", ctypes.c_int64),
@@ -79,6 +81,7 @@ class ProblemStruct(ctypes.Structure):
     @classmethod
     def of(cls, logits: Tensor, problem: Problem) -> "ProblemStruct":
         """Index tensors must be contiguous int64, the last dimension of logits contiguous."""
+        windows = problem.emission_windows
         return cls(
             problem.targets.shape[0],
             logits.shape[-1],
@@ -87,7 +90,9 @@ class ProblemStruct(ctypes.Structure):
             problem.target_lengths.data_ptr(),
             problem.targets.data_ptr(),
             problem.targets.shape[1],
+            None if windows is None else windows.data_ptr(),
             problem.clamp,
+            problem.fastemit_lambda,
             problem.fused_log_softmax,
             _DTYPES[logits.dtype],
             torch.get_num_threads(),

@@ -18,7 +18,8 @@ from asr_ascend.losses.layout import Problem
 # The fields of layout.Problem.
 _PROBLEM = (
     "Tensor targets, Tensor logit_lengths, Tensor target_lengths, "
-    "SymInt blank, float clamp, bool fused_log_softmax"
+    "SymInt blank, float clamp, bool fused_log_softmax, "
+    "float fastemit_lambda, Tensor? emission_windows"
 )
 
 _library = torch.library.Library("asr_ascend", "DEF")
@@ -105,15 +106,19 @@ def _write_gradient(
 
 
 def _kernel_problem(fields: Sequence[Any]) -> Problem:
-    targets, logit_lengths, target_lengths, *options = fields
+    targets, logit_lengths, target_lengths, *options, windows = fields
     if not logit_lengths.shape == target_lengths.shape == targets.shape[:1]:
         # The kernel reads raw pointers: also a direct call must not lead it out of a tensor.
         raise RuntimeError("targets, logit_lengths and target_lengths must be of one batch.")
-    return Problem(
-        targets.to(torch.int64).contiguous(),
-        logit_lengths.to(torch.int64).contiguous(),
-        target_lengths.to(torch.int64).contiguous(),
-        *options,
+    if windows is not None and windows.shape != (*targets.shape, 2):
+        raise RuntimeError("emission_windows must have two frames for each of targets.")
+    indices = targets, logit_lengths, target_lengths
+    return Problem._make(
+        (
+            *(index.to(torch.int64).contiguous() for index in indices),
+            *options,
+            None if windows is None else windows.to(torch.int64).contiguous(),
+        )
     )
 
 
@@ -181,19 +186,19 @@ def _backward_in_place_fake(grad_costs: Tensor, logits: Tensor, *_: Any) -> None
 
 
 def _save_for_backward(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, Tensor]) -> None:
-    logits, *indices, blank, clamp, fused_log_softmax, needs_grad, reuse_logits = inputs
+    logits, *indices, blank, clamp, fused, fastemit_lambda, windows, needs_grad, reuse = inputs
     _, state = output
     ctx.mark_non_differentiable(state)
     ctx.set_materialize_grads(False)
-    ctx.save_for_backward(logits, state, *indices)
-    ctx.options = blank, clamp, fused_log_softmax
+    ctx.save_for_backward(logits, state, *indices, windows)
+    ctx.options = blank, clamp, fused, fastemit_lambda
     ctx.needs_grad = needs_grad
-    ctx.reuse_logits = reuse_logits
+    ctx.reuse_logits = reuse
     ctx.overwritten = False
 
 
 def _differentiate(ctx: Any, grad_costs: Tensor | None, _: None) -> tuple[Tensor | None, ...]:
-    without_gradient = (None,) * 8
+    without_gradient = (None,) * 10
     if grad_costs is None:
         return None, *without_gradient
     if not ctx.needs_grad:
@@ -203,9 +208,10 @@ def _differentiate(ctx: Any, grad_costs: Tensor | None, _: None) -> tuple[Tensor
             "`rnnt_loss` with `reuse_logits=True` can run backward only once: the first backward "
             "pass has put the gradient in the place of the logits."
         )
-    logits, *rest = ctx.saved_tensors
+    logits, state, *indices, windows = ctx.saved_tensors
+    problem = *indices, *ctx.options, windows
     if not ctx.reuse_logits:
-        grad = torch.ops.asr_ascend.rnnt_loss_backward(grad_costs, logits, *rest, *ctx.options)
+        grad = torch.ops.asr_ascend.rnnt_loss_backward(grad_costs, logits, state, *problem)
         return grad, *without_gradient
     if torch.is_grad_enabled():
         raise RuntimeError(
@@ -213,7 +219,7 @@ def _differentiate(ctx: Any, grad_costs: Tensor | None, _: None) -> tuple[Tensor
             'second derivatives need backend="reference".'
         )
     logits = logits.detach()
-    torch.ops.asr_ascend.rnnt_loss_backward_(grad_costs, logits, *rest, *ctx.options)
+    torch.ops.asr_ascend.rnnt_loss_backward_(grad_costs, logits, state, *problem)
     ctx.overwritten = True
     return logits, *without_gradient
 

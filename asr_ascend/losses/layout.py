@@ -21,6 +21,8 @@ class Problem(NamedTuple):
     blank: int
     clamp: float
     fused_log_softmax: bool
+    fastemit_lambda: float = 0.0
+    emission_windows: Tensor | None = None
 
 
 def row_offsets(logit_lengths: Tensor, target_lengths: Tensor) -> Tensor:

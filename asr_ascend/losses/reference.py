@@ -37,10 +37,12 @@ def rnnt_costs_and_gradient(logits: Tensor, problem: Problem) -> tuple[Tensor, T
     # Autograd makes the gradient, so inference mode is off here and no tensor may come from it.
     with torch.inference_mode(False), torch.no_grad():
         logits = logits.clone()
+        windows = problem.emission_windows
         problem = problem._replace(
             targets=problem.targets.clone(),
             logit_lengths=problem.logit_lengths.clone(),
             target_lengths=problem.target_lengths.clone(),
+            emission_windows=None if windows is None else windows.clone(),
         )
         costs = rnnt_costs(logits, problem)
         return costs, _gradient(logits, _on_device(problem, logits), torch.ones_like(costs))
@@ -53,25 +55,46 @@ def _log_add(a: Tensor, b: Tensor) -> Tensor:
     return torch.logsumexp(both.masked_fill(impossible, 0.0), 0).masked_fill(impossible, -math.inf)
 
 
-def _lattice_costs(rows: Tensor, problem: Problem) -> Tensor:
-    """(B,) costs of packed rows (N, V), by the forward recursion over anti-diagonals.
+def _log_probs(rows: Tensor, problem: Problem) -> tuple[Tensor, Tensor]:
+    """(N,) each: the log-probabilities of blank and of the next label in packed rows (N, V).
+
+    A label's is -inf where it can't be emitted: in the last column and outside of its window. But
+    NaN stays, where a row has no softmax.
+    """
+    b, t, u = _cells(problem)
+    possible = u < problem.target_lengths[b]
+    label = torch.where(possible, pad(problem.targets, (0, 1))[b, u], 0).to(torch.int64)
+    if problem.emission_windows is not None:
+        first, last = pad(problem.emission_windows, (0, 0, 0, 1))[b, u].unbind(-1)
+        possible = possible & (first <= t) & (t <= last)
+
+    log_probs = rows.log_softmax(-1) if problem.fused_log_softmax else rows
+    label_log_prob = log_probs.gather(1, label[:, None])[:, 0]
+    if problem.fused_log_softmax:
+        possible = possible | label_log_prob.isnan()
+    return log_probs[:, problem.blank], label_log_prob.masked_fill(~possible, -math.inf)
+
+
+def _cells(problem: Problem) -> tuple[Tensor, Tensor, Tensor]:
+    """(N,) each: sample, frame and column of every packed row."""
+    lengths = problem.logit_lengths, problem.target_lengths
+    mask = layout.lattice_mask(*lengths, *layout.padded_size(*lengths))
+    b, t, u = mask.nonzero(as_tuple=True)
+    return b, t, u
+
+
+def _lattice_costs(blank_log_prob: Tensor, label_log_prob: Tensor, problem: Problem) -> Tensor:
+    """(B,) costs from log-probabilities (N,), by the forward recursion over anti-diagonals.
 
     Source: Graves 2012, "Sequence Transduction with Recurrent Neural Networks", section 2.4.
     """
-    targets, logit_lengths, target_lengths, blank, _, fused_log_softmax = problem
+    _, logit_lengths, target_lengths, *_ = problem
     T, U1 = layout.padded_size(logit_lengths, target_lengths)
-    mask = layout.lattice_mask(logit_lengths, target_lengths, T, U1)
-    b, t, u = mask.nonzero(as_tuple=True)  # (N,) each, in the order of the rows
-    has_label = u < target_lengths[b]
-    label = torch.where(has_label, pad(targets, (0, 1))[b, u], 0).to(torch.int64)
-
-    log_probs = rows.log_softmax(-1) if fused_log_softmax else rows
-    blank_log_prob = log_probs[:, blank]
-    label_log_prob = log_probs.gather(1, label[:, None])[:, 0].masked_fill(~has_label, -math.inf)
+    b, t, u = _cells(problem)
 
     # Cell (t, u) of sample b stands at [t + u, b, u]: a step of the recursion is a step to the next
     # diagonal. What lies outside of a sample's lattice is impossible.
-    nowhere = rows.new_full((T + U1, len(mask), U1), -math.inf)
+    nowhere = blank_log_prob.new_full((T + U1, len(logit_lengths), U1), -math.inf)
     emit_blank = nowhere.index_put((t + u, b, u), blank_log_prob).unbind()
     emit_label = nowhere.index_put((t + u, b, u), label_log_prob).unbind()
 
@@ -85,7 +108,7 @@ def _lattice_costs(rows: Tensor, problem: Problem) -> Tensor:
         alphas.append(alpha)
 
     # The last blank leads from (T_b - 1, U_b) to (T_b, U_b), one diagonal past the lattice.
-    samples = torch.arange(len(mask), device=rows.device)
+    samples = torch.arange(len(logit_lengths), device=blank_log_prob.device)
     log_likelihood = torch.stack(alphas)[logit_lengths + target_lengths, samples, target_lengths]
     # A log-probability of +inf means nothing; like NaN, it spoils its own sample.
     return -log_likelihood.masked_fill(log_likelihood == math.inf, math.nan)
@@ -110,9 +133,17 @@ def _gradient(logits: Tensor, problem: Problem, grad_costs: Tensor) -> Tensor:
     if not create_graph:
         rows = rows.detach().requires_grad_()
     with torch.enable_grad():
-        costs = _lattice_costs(rows, problem)
+        log_probs = _log_probs(rows, problem)
+        costs = _lattice_costs(*log_probs, problem)
         # No two samples share a row, so the gradient of the sum is the gradient of each.
-        (grad,) = torch.autograd.grad(costs.sum(), rows, create_graph=create_graph)
+        by_blank, by_label = torch.autograd.grad(
+            costs.sum(), log_probs, retain_graph=True, create_graph=create_graph
+        )
+        # FastEmit: Yu et al. 2021.
+        by_label = by_label * (1.0 + problem.fastemit_lambda)
+        (grad,) = torch.autograd.grad(
+            log_probs, rows, (by_blank, by_label), create_graph=create_graph
+        )
 
     lattice_sizes = problem.logit_lengths * (problem.target_lengths + 1)
     cost = costs.detach().repeat_interleave(lattice_sizes)[:, None]  # (N, 1)
@@ -126,10 +157,12 @@ def _gradient(logits: Tensor, problem: Problem, grad_costs: Tensor) -> Tensor:
 
 
 def _on_device(problem: Problem, logits: Tensor) -> Problem:
+    windows = problem.emission_windows
     return problem._replace(
         targets=problem.targets.to(logits.device),
         logit_lengths=problem.logit_lengths.to(logits.device, torch.int64),
         target_lengths=problem.target_lengths.to(logits.device, torch.int64),
+        emission_windows=None if windows is None else windows.to(logits.device, torch.int64),
     )
 
 
@@ -143,18 +176,18 @@ class _ReferenceLoss(torch.autograd.Function):
         if not problem.fused_log_softmax:
             _values.warn_if_logits(logits, problem)
         problem = _on_device(problem, logits)
-        return _lattice_costs(_lattice_rows(logits, problem), problem)
+        return _lattice_costs(*_log_probs(_lattice_rows(logits, problem), problem), problem)
 
     @staticmethod
     def setup_context(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
-        logits, targets, logit_lengths, target_lengths, *options = inputs
-        ctx.save_for_backward(logits, targets, logit_lengths, target_lengths)
+        logits, targets, logit_lengths, target_lengths, *options, windows = inputs
+        ctx.save_for_backward(logits, targets, logit_lengths, target_lengths, windows)
         ctx.options = options
 
     @staticmethod
     def backward(ctx: Any, *grad_outputs: Tensor) -> tuple[Tensor | None, ...]:
-        logits, *indices = ctx.saved_tensors
-        problem = _on_device(Problem(*indices, *ctx.options), logits)
+        logits, *indices, windows = ctx.saved_tensors
+        problem = _on_device(Problem._make((*indices, *ctx.options, windows)), logits)
         return _gradient(logits, problem, *grad_outputs), *[None] * len(problem)
 
     @staticmethod

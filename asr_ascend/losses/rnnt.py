@@ -19,6 +19,8 @@ def rnnt_loss(
     reduction: str = "mean",
     fused_log_softmax: bool = True,
     *,
+    fastemit_lambda: float = 0.0,
+    emission_windows: Tensor | None = None,
     reuse_logits: bool = False,
     backend: str | None = None,
 ) -> Tensor:
@@ -41,6 +43,16 @@ def rnnt_loss(
         reduction: "none", "sum", or "mean", which divides the sum by B.
         fused_log_softmax: False if ``logits`` are log-probabilities already (over V); only the
             entries of blank and label then get a gradient.
+        fastemit_lambda: at least 0. Above 0, the derivative of the cost by each label's
+            log-probability counts 1 + fastemit_lambda times before it goes on through the softmax,
+            so that labels come out sooner (FastEmit; 0.001 to 0.01 in the paper). ``clamp`` comes
+            after. The value is unaffected: it is the plain cost, which a model trained this way
+            does not quite minimise.
+        emission_windows: (B, columns of ``targets``, 2) int32/int64, first and last frame,
+            inclusive, in which each label may be emitted, on the CPU or the device of ``logits``;
+            None: in every frame. Alignments that leave their windows are left out of the sum, and
+            the softmax stays what it is. Any values: frames outside of [0, T_b) add nothing, and
+            where no alignment is left the cost is +inf. Windows of padding are never read.
         reuse_logits: let the gradient overwrite the memory of ``logits``, so that none is
             allocated. Only one backward pass is possible then, and whoever else saved ``logits``
             for a backward pass gets torch's error about an in-place modification. The reference
@@ -50,9 +62,9 @@ def rnnt_loss(
 
     Returns:
         A scalar, or (B,) for "none", in nats; float64 for float64 logits and float32 for all
-        others. +inf with zero gradient for a sample without a possible path, NaN with NaN gradient
-        for one with NaN or +inf among its logits; no other sample is affected. With B = 0: NaN for
-        "mean", 0 for "sum".
+        others. +inf with zero gradient for a sample without a possible alignment, NaN with NaN
+        gradient for one with NaN or +inf among its logits; no other sample is affected. With
+        B = 0: NaN for "mean", 0 for "sum".
 
     Raises:
         ValueError: shape, device, length, target, blank, reduction or backend out of place; or
@@ -65,13 +77,25 @@ def rnnt_loss(
     Source:
         Graves 2012, "Sequence Transduction with Recurrent Neural Networks". Gradient through the
         softmax: Li et al. 2019, "Improving RNN Transducer Modeling for End-to-End Speech
-        Recognition", eq. 13. The signature is torchaudio.functional.rnnt_loss's.
+        Recognition", eq. 13. FastEmit: Yu et al. 2021, "FastEmit: Low-latency Streaming ASR with
+        Sequence-level Emission Regularization". Emission windows: Mahadeokar et al. 2021,
+        "Alignment Restricted Streaming Recurrent Neural Network Transducer". The signature is
+        torchaudio.functional.rnnt_loss's.
     """
     if reduction not in _REDUCTIONS:
         raise ValueError(
             f'`reduction` must be "none", "mean" or "sum", but is {_arguments.quoted(reduction)}.'
         )
-    problem = Problem(targets, logit_lengths, target_lengths, blank, clamp, fused_log_softmax)
+    problem = Problem(
+        targets,
+        logit_lengths,
+        target_lengths,
+        blank,
+        clamp,
+        fused_log_softmax,
+        fastemit_lambda,
+        emission_windows,
+    )
     problem = _arguments.check(logits, problem, reuse_logits)
     rows = _rows_contiguous(logits)
     if _choose_backend(logits, backend) == "cpu":
@@ -94,14 +118,16 @@ def rnnt_loss_and_grad(
     clamp: float = -1.0,
     fused_log_softmax: bool = True,
     *,
+    fastemit_lambda: float = 0.0,
+    emission_windows: Tensor | None = None,
     reuse_logits: bool = False,
     backend: str | None = None,
 ) -> tuple[Tensor, Tensor]:
     """RNN-T costs and their gradient in one call, outside of autograd.
 
     Args:
-        logits, targets, logit_lengths, target_lengths, blank, clamp, fused_log_softmax, backend:
-            as for :func:`rnnt_loss`.
+        logits, targets, logit_lengths, target_lengths, blank, clamp, fused_log_softmax,
+            fastemit_lambda, emission_windows, backend: as for :func:`rnnt_loss`.
         reuse_logits: write the gradient into the memory of ``logits`` and return it there.
 
     Returns:
@@ -111,7 +137,16 @@ def rnnt_loss_and_grad(
     Raises:
         As :func:`rnnt_loss`.
     """
-    problem = Problem(targets, logit_lengths, target_lengths, blank, clamp, fused_log_softmax)
+    problem = Problem(
+        targets,
+        logit_lengths,
+        target_lengths,
+        blank,
+        clamp,
+        fused_log_softmax,
+        fastemit_lambda,
+        emission_windows,
+    )
     problem = _arguments.check(logits, problem, reuse_logits)
     rows = _rows_contiguous(logits)
     if _choose_backend(logits, backend) == "cpu":
@@ -127,7 +162,7 @@ class RNNTLoss(torch.nn.Module):
     """:func:`rnnt_loss` as a module, as torchaudio.transforms.RNNTLoss.
 
     Args:
-        blank, clamp, reduction, fused_log_softmax, reuse_logits, backend: as for
+        blank, clamp, reduction, fused_log_softmax, fastemit_lambda, reuse_logits, backend: as for
             :func:`rnnt_loss`.
     """
 
@@ -138,6 +173,7 @@ class RNNTLoss(torch.nn.Module):
         reduction: str = "mean",
         fused_log_softmax: bool = True,
         *,
+        fastemit_lambda: float = 0.0,
         reuse_logits: bool = False,
         backend: str | None = None,
     ) -> None:
@@ -146,11 +182,18 @@ class RNNTLoss(torch.nn.Module):
         self.clamp = clamp
         self.reduction = reduction
         self.fused_log_softmax = fused_log_softmax
+        self.fastemit_lambda = fastemit_lambda
         self.reuse_logits = reuse_logits
         self.backend = backend
 
     def forward(
-        self, logits: Tensor, targets: Tensor, logit_lengths: Tensor, target_lengths: Tensor
+        self,
+        logits: Tensor,
+        targets: Tensor,
+        logit_lengths: Tensor,
+        target_lengths: Tensor,
+        *,
+        emission_windows: Tensor | None = None,
     ) -> Tensor:
         """The loss of a batch; arguments, result and errors as for :func:`rnnt_loss`."""
         return rnnt_loss(
@@ -162,6 +205,8 @@ class RNNTLoss(torch.nn.Module):
             self.clamp,
             self.reduction,
             self.fused_log_softmax,
+            fastemit_lambda=self.fastemit_lambda,
+            emission_windows=emission_windows,
             reuse_logits=self.reuse_logits,
             backend=self.backend,
         )
@@ -169,7 +214,8 @@ class RNNTLoss(torch.nn.Module):
     def extra_repr(self) -> str:
         return (
             f"blank={self.blank}, clamp={self.clamp}, reduction={self.reduction!r}, "
-            f"fused_log_softmax={self.fused_log_softmax}, reuse_logits={self.reuse_logits}, "
+            f"fused_log_softmax={self.fused_log_softmax}, "
+            f"fastemit_lambda={self.fastemit_lambda}, reuse_logits={self.reuse_logits}, "
             f"backend={self.backend!r}"
         )
 

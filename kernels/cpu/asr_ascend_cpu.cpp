@@ -24,6 +24,8 @@ constexpr int64_t kThreadCells = 2 * 1024;
 
 constexpr double kCrossCheckTolerance = 1e-6;
 
+constexpr double kLargestFastEmit = 1e38;  // exp(log(1 + this)) must fit a float
+
 int64_t CeilDiv(int64_t a, int64_t b) { return (a + b - 1) / b; }
 
 int64_t ThreadsFor(int64_t work, int64_t work_per_thread, int64_t num_threads) {
@@ -42,6 +44,7 @@ Job MakeJob(const asr_ascend_rnnt_problem& problem, const CheckedProblem& checke
   job.vocab = problem.vocab;
   job.blank = problem.blank;
   job.clamp = problem.clamp > 0.0 ? problem.clamp : std::numeric_limits<double>::infinity();
+  job.fastemit_lambda = std::min(problem.fastemit_lambda, kLargestFastEmit);
   job.fused_log_softmax = problem.fused_log_softmax != 0;
   job.samples = checked.samples.data();
   job.logits = logits;
@@ -71,6 +74,24 @@ std::vector<int64_t> LargestFirst(const std::vector<Sample>& samples) {
            core::CellCount(samples[static_cast<size_t>(b)].lattice);
   });
   return order;
+}
+
+// Label transitions outside of their windows become impossible. A NaN that stands for a row
+// without a softmax stays: it spoils its sample wherever it is.
+void CloseWindows(const Job& job, const Sample& sample) {
+  const core::Lattice& lattice = sample.lattice;
+  double* label = job.planes.label + sample.first_row;
+  const int64_t diagonals = core::DiagonalCount(lattice);
+  for (int64_t d = 0; d < diagonals; ++d) {
+    const int64_t last = std::min(core::DiagonalLastColumn(lattice, d), lattice.columns - 2);
+    for (int64_t u = core::DiagonalFirstColumn(lattice, d); u <= last; ++u, ++label) {
+      const int64_t* window = sample.emission_windows + 2 * u;
+      const bool open = d - u >= window[0] && d - u <= window[1];
+      const bool keeps_nan = job.fused_log_softmax && std::isnan(*label);
+      if (!open && !keeps_nan) *label = -std::numeric_limits<double>::infinity();
+    }
+    if (last < core::DiagonalLastColumn(lattice, d)) ++label;  // the last column has no label
+  }
 }
 
 // Alpha alone, two diagonals of it at a time.
@@ -186,6 +207,11 @@ asr_ascend_status Forward(const asr_ascend_rnnt_problem& problem, const void* lo
     job.planes.label = scratch.get() + checked.rows;
   }
   ForRows(kernels->statistics[problem.dtype], job, checked.rows, problem.num_threads);
+  if (problem.emission_windows != nullptr) {
+    const int64_t threads = ThreadsFor(checked.rows, kThreadCells, problem.num_threads);
+    ParallelFor(problem.batch, threads,
+                [&](int64_t b) { CloseWindows(job, checked.samples[static_cast<size_t>(b)]); });
+  }
   if (state == nullptr) {
     CostsOnly(*kernels, job, checked, problem.num_threads, costs);
     return ASR_ASCEND_OK;

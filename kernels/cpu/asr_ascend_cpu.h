@@ -19,7 +19,7 @@ extern "C" {
 #endif
 
 // Raised by one whenever a struct or a signature below changes.
-#define ASR_ASCEND_CPU_ABI_VERSION 1
+#define ASR_ASCEND_CPU_ABI_VERSION 2
 
 enum asr_ascend_dtype {
   ASR_ASCEND_FLOAT32 = 0,
@@ -30,7 +30,8 @@ enum asr_ascend_dtype {
 
 enum asr_ascend_status {
   ASR_ASCEND_OK = 0,
-  ASR_ASCEND_BAD_ARGUMENT = 1,       // null pointer, unknown dtype, V < 1, blank outside [0, V)
+  ASR_ASCEND_BAD_ARGUMENT = 1,       // null pointer, unknown dtype, V < 1, blank outside [0, V),
+                                     // fastemit_lambda not finite or below 0
   ASR_ASCEND_BAD_LOGIT_LENGTH = 2,   // sample: T_b < 1, or above padded_t
   ASR_ASCEND_BAD_TARGET_LENGTH = 3,  // sample: U_b < 0, above padded_u1 - 1 or above target_columns
   ASR_ASCEND_BAD_TARGET = 4,         // sample, position: label outside [0, V)
@@ -69,7 +70,14 @@ typedef struct asr_ascend_rnnt_problem {
   const int64_t* target_lengths;  // (B)
   const int64_t* targets;         // (B, target_columns); columns past U_b are never read
   int64_t target_columns;
-  double clamp;               // <= 0: off
+  // (B, target_columns, 2): first and last frame, inclusive, in which label u may be emitted; any
+  // other transition by it is impossible, and the softmax is what it was. NULL: in every frame.
+  // Any values: frames outside [0, T_b) add nothing, first > last leaves the label no frame.
+  const int64_t* emission_windows;
+  double clamp;  // <= 0: off
+  // FastEmit: in the gradient, the derivative by a label's log-probability counts 1 + this much
+  // (1 + 1e38 at most). The costs are what they were. 0: off.
+  double fastemit_lambda;
   int32_t fused_log_softmax;  // 0: the logits are log-probabilities already
   int32_t dtype;              // enum asr_ascend_dtype, of the logits and of the gradient
   int64_t num_threads;        // >= 1; the result's bits do not depend on it

@@ -1,5 +1,7 @@
 #include "cpu/problem.h"
 
+#include <cmath>
+
 namespace asr_ascend {
 namespace {
 
@@ -12,6 +14,7 @@ bool IsShapeSound(const asr_ascend_rnnt_problem& problem) {
   if (problem.batch < 0 || problem.vocab < 1 || problem.vocab > kMaxElements) return false;
   if (problem.blank < 0 || problem.blank >= problem.vocab) return false;
   if (problem.target_columns < 0 || problem.num_threads < 1) return false;
+  if (!std::isfinite(problem.fastemit_lambda) || problem.fastemit_lambda < 0.0) return false;
   if (problem.dtype < ASR_ASCEND_FLOAT32 || problem.dtype > ASR_ASCEND_BFLOAT16) return false;
   const bool has_lengths = problem.logit_lengths != nullptr && problem.target_lengths != nullptr;
   return problem.batch == 0 || has_lengths;
@@ -99,6 +102,9 @@ asr_ascend_status CheckProblem(const asr_ascend_rnnt_problem& problem,
     sample.lattice = lattice;
     sample.first_row = checked->rows;
     sample.targets = problem.targets + (problem.targets ? b * problem.target_columns : 0);
+    if (problem.emission_windows != nullptr) {
+      sample.emission_windows = problem.emission_windows + 2 * b * problem.target_columns;
+    }
     sample.logits = AddressOf(layout, lattice, b, checked->rows);
     if (grad_layout != nullptr) sample.grad = AddressOf(*grad_layout, lattice, b, checked->rows);
     checked->rows = rows;

@@ -13,6 +13,7 @@ struct Sample {
   core::Lattice lattice;
   int64_t first_row;  // rows of the samples before this one, and its first slot in every plane
   const int64_t* targets;
+  const int64_t* emission_windows;  // first and last frame of each label, or null
   core::RowAddress logits;
   core::RowAddress grad;  // backward only, like the next two
   double grad_cost;
@@ -21,7 +22,9 @@ struct Sample {
 
 // The state's planes. log_norm is in the order of rows, the others in compact anti-diagonals.
 // The lattice stage leaves alpha and beta; the occupancy stage then replaces
-//   alpha by alpha + beta - ln P, blank and label by the cost's derivative for these two logits.
+//   alpha by what multiplies the softmax, as a logarithm: alpha + beta - ln P without FastEmit,
+//   blank and label by the cost's derivative for these two logits. Where a label is impossible the
+//   derivative is +inf instead, for what the row's softmax alone gives.
 struct Planes {
   double* log_norm;  // may be null in a forward pass without gradient
   double* blank;
@@ -35,6 +38,7 @@ struct Job {
   int64_t vocab;
   int64_t blank;
   double clamp;  // +inf: off
+  double fastemit_lambda;
   bool fused_log_softmax;
   const Sample* samples;
   Planes planes;

@@ -34,7 +34,7 @@ class TestOpcheck:
 
     def arguments(self, packed):
         batch = BATCH if packed else self.full_batch
-        return make_logits(packed), (*batch, 4, -1.0, True)
+        return make_logits(packed), (*batch, 4, -1.0, True, 0.0, None)
 
     @pytest.mark.parametrize("packed", [True, False])
     @pytest.mark.parametrize("needs_grad", [True, False])
@@ -142,6 +142,7 @@ MODULE_ARGUMENTS = {
     "clamp": 0.1,
     "reduction": "sum",
     "fused_log_softmax": False,
+    "fastemit_lambda": 0.25,
     "reuse_logits": True,
     "backend": "cpu",
 }
@@ -153,7 +154,7 @@ class TestModule:
     def test_shows_its_arguments(self):
         assert repr(self.module) == (
             "RNNTLoss(blank=0, clamp=0.1, reduction='sum', fused_log_softmax=False, "
-            "reuse_logits=True, backend='cpu')"
+            "fastemit_lambda=0.25, reuse_logits=True, backend='cpu')"
         )
 
     @pytest.mark.parametrize(
@@ -196,7 +197,7 @@ def test_vmap_is_refused(backend, in_dims):
 @pytest.mark.parametrize("operator", ["rnnt_loss_backward", "rnnt_loss_backward_"])
 def test_vmap_over_the_gradient_is_refused(operator):
     logits = make_logits()
-    problem = (*BATCH, 4, -1.0, True)
+    problem = (*BATCH, 4, -1.0, True, 0.0, None)
     _, state = OPS.rnnt_loss_forward(logits, *problem, True, False)
 
     def gradient(upstream):
@@ -210,7 +211,7 @@ def test_vmap_over_the_gradient_is_refused(operator):
 class TestDirectCalls:
     """What rnnt.py never does must not lead the kernel out of a tensor."""
 
-    problem = (*BATCH, 4, -1.0, True)
+    problem = (*BATCH, 4, -1.0, True, 0.0, None)
 
     def test_lengths_of_another_batch(self):
         with pytest.raises(RuntimeError) as raised:

@@ -94,10 +94,19 @@ static double Beta(const Job& job, const Sample& sample) {
   return beta[0];
 }
 
+// What the derivatives of a sample's cells share.
+struct OccupancyTerms {
+  double log_prob;      // ln P
+  double with_softmax;  // 0 where the logits are log-probabilities, 1 elsewhere
+  double label_weight;  // 1 + lambda of FastEmit
+  double log_lambda;    // -inf: no FastEmit
+};
+
 // For the cells i of a span, from alpha, beta and the two log-probabilities:
 //   occupancy = alpha + beta - ln P, replaces alpha
 //   exp(occupancy + log_prob) - exp(alpha + log_prob + beta_onward - ln P), replaces log_prob
-// with_softmax is 0 where the logits are log-probabilities: the first term then falls away.
+// The first term falls away where the logits are log-probabilities. With FastEmit the share of the
+// occupancy that the label carries on counts 1 + lambda times, in both terms.
 struct OccupancySpan {
   double* alpha;
   double* blank;
@@ -107,46 +116,62 @@ struct OccupancySpan {
   const double* beta_label;
 };
 
-ASR_ASCEND_SIMD_INLINE F64 TwoExpDifference(F64 log_prob, F64 occupancy, F64 path,
-                                            double with_softmax) {
-  return Exp(occupancy + log_prob) * with_softmax - Exp(path + log_prob);
+struct CellValues {
+  F64 alpha;
+  F64 blank;
+  F64 label;
+};
+
+ASR_ASCEND_SIMD_INLINE CellValues FinishCells(const CellValues& cells, F64 beta, F64 beta_blank,
+                                              F64 beta_label, const OccupancyTerms& terms) {
+  const F64 forward = cells.alpha - terms.log_prob;
+  const F64 by_blank = forward + beta_blank + cells.blank;
+  const F64 by_label = forward + beta_label + cells.label;
+  F64 occupancy = forward + beta;
+  if (terms.log_lambda > -kInfinityF64) {
+    occupancy = LogAddExp(occupancy, by_label + terms.log_lambda);
+  }
+  const F64 blank = Exp(occupancy + cells.blank) * terms.with_softmax - Exp(by_blank);
+  const F64 label =
+      Exp(occupancy + cells.label) * terms.with_softmax - Exp(by_label) * terms.label_weight;
+  // A closed window has hidden the label's place in the softmax.
+  const F64 impossible = Fill(-kInfinityF64);
+  return CellValues{occupancy, blank, cells.label == impossible ? -impossible : label};
 }
 
-ASR_ASCEND_SIMD_INLINE void FinishSpan(const OccupancySpan& span, int64_t count, double log_prob,
-                                       double with_softmax) {
+ASR_ASCEND_SIMD_INLINE void FinishSpan(const OccupancySpan& span, int64_t count,
+                                       const OccupancyTerms& terms) {
   using S = Storage<double>;
   int64_t i = 0;
   for (; i + kF64Lanes <= count; i += kF64Lanes) {
-    const F64 forward = S::Load(span.alpha + i) - log_prob;
-    const F64 occupancy = forward + S::Load(span.beta + i);
-    const F64 path_blank = forward + S::Load(span.beta_blank + i);
-    const F64 path_label = forward + S::Load(span.beta_label + i);
-    S::Store(span.alpha + i, occupancy);
-    S::Store(span.blank + i,
-             TwoExpDifference(S::Load(span.blank + i), occupancy, path_blank, with_softmax));
-    S::Store(span.label + i,
-             TwoExpDifference(S::Load(span.label + i), occupancy, path_label, with_softmax));
+    const CellValues done = FinishCells(
+        CellValues{S::Load(span.alpha + i), S::Load(span.blank + i), S::Load(span.label + i)},
+        S::Load(span.beta + i), S::Load(span.beta_blank + i), S::Load(span.beta_label + i), terms);
+    S::Store(span.alpha + i, done.alpha);
+    S::Store(span.blank + i, done.blank);
+    S::Store(span.label + i, done.label);
   }
   if (i < count) {
     const int rest = (int)(count - i);
-    const F64 forward = S::LoadPartial(span.alpha + i, rest, 0.0) - log_prob;
-    const F64 occupancy = forward + S::LoadPartial(span.beta + i, rest, 0.0);
-    const F64 path_blank = forward + S::LoadPartial(span.beta_blank + i, rest, 0.0);
-    const F64 path_label = forward + S::LoadPartial(span.beta_label + i, rest, 0.0);
-    const F64 blank = S::LoadPartial(span.blank + i, rest, 0.0);
-    const F64 label = S::LoadPartial(span.label + i, rest, 0.0);
-    S::StorePartial(span.alpha + i, occupancy, rest);
-    S::StorePartial(span.blank + i, TwoExpDifference(blank, occupancy, path_blank, with_softmax),
-                    rest);
-    S::StorePartial(span.label + i, TwoExpDifference(label, occupancy, path_label, with_softmax),
-                    rest);
+    const CellValues done = FinishCells(CellValues{S::LoadPartial(span.alpha + i, rest, 0.0),
+                                                   S::LoadPartial(span.blank + i, rest, 0.0),
+                                                   S::LoadPartial(span.label + i, rest, 0.0)},
+                                        S::LoadPartial(span.beta + i, rest, 0.0),
+                                        S::LoadPartial(span.beta_blank + i, rest, 0.0),
+                                        S::LoadPartial(span.beta_label + i, rest, 0.0), terms);
+    S::StorePartial(span.alpha + i, done.alpha, rest);
+    S::StorePartial(span.blank + i, done.blank, rest);
+    S::StorePartial(span.label + i, done.label, rest);
   }
 }
 
 static void Occupancy(const Job& job, const Sample& sample, double log_prob, int64_t first,
                       int64_t last) {
   const core::Lattice& lattice = sample.lattice;
-  const double with_softmax = job.fused_log_softmax ? 1.0 : 0.0;
+  const double lambda = job.fastemit_lambda;
+  const double log_lambda = lambda > 0.0 ? __builtin_log(lambda) : -kInfinityF64;
+  const OccupancyTerms terms = {log_prob, job.fused_log_softmax ? 1.0 : 0.0, 1.0 + lambda,
+                                log_lambda};
   const double* beta = job.planes.beta + sample.first_row;
   double* alpha = job.planes.alpha + sample.first_row;
   double* blank = job.planes.blank + sample.first_row;
@@ -180,20 +205,20 @@ static void Occupancy(const Job& job, const Sample& sample, double log_prob, int
                                   beta + here,
                                   end ? &certain : &impossible,
                                   end ? &impossible : next + (low + 1 - next_low)};
-      FinishSpan(edge, 1, log_prob, with_softmax);
+      FinishSpan(edge, 1, terms);
       from = low + 1;
     }
     if (last_column && to >= from) {
       const int64_t i = here + high - low;
       const OccupancySpan edge = {
           alpha + i, blank + i, label + i, beta + i, next + (high - next_low), &impossible};
-      FinishSpan(edge, 1, log_prob, with_softmax);
+      FinishSpan(edge, 1, terms);
       to = high - 1;
     }
     const int64_t i = here + from - low;
     const double* onward = next + (from - next_low);
     const OccupancySpan interior = {alpha + i, blank + i, label + i, beta + i, onward, onward + 1};
-    FinishSpan(interior, to - from + 1, log_prob, with_softmax);
+    FinishSpan(interior, to - from + 1, terms);
   }
 }
 

@@ -181,7 +181,8 @@ struct RowFactors {
   Vec scale;
 };
 
-// An occupancy times a softmax is at most one, so the exponent is bounded.
+// An occupancy times a softmax is at most one (1 + lambda with FastEmit), so the exponent is
+// bounded.
 template <bool kClamp, typename T>
 ASR_ASCEND_SIMD_INLINE typename Storage<T>::Vec GradientOf(typename Storage<T>::Vec x,
                                                            const RowFactors<T>& factors) {
@@ -256,9 +257,9 @@ void Gradient(const Job& job, int64_t first, int64_t last) {
       FillRow(out, job.vocab, nothing);
     }
     S::Put(out + job.blank, Clamp(job.planes.blank[slot], job.clamp) * sample.grad_cost);
-    if (HasLabel(cursor)) {
-      S::Put(out + sample.targets[cursor.u],
-             Clamp(job.planes.label[slot], job.clamp) * sample.grad_cost);
+    const double label = job.planes.label[slot];
+    if (HasLabel(cursor) && label < kInfinityF64) {
+      S::Put(out + sample.targets[cursor.u], Clamp(label, job.clamp) * sample.grad_cost);
     }
   }
 }

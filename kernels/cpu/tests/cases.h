@@ -81,7 +81,9 @@ struct CaseOptions {
   bool fused = true;
   bool in_place = false;
   double clamp = -1.0;
-  int64_t row_gap = 0;  // elements between rows that belong to nobody
+  double fastemit_lambda = 0.0;
+  bool windows = false;  // some labels are held to some frames, others to none
+  int64_t row_gap = 0;   // elements between rows that belong to nobody
   double logit_scale = 3.0;
   int64_t num_threads = 1;
   bool want_state = true;
@@ -92,7 +94,7 @@ struct Case {
   int64_t vocab = 0;
   int64_t blank = 0;
   std::vector<NaiveSample> samples;  // logits as stored
-  std::vector<int64_t> logit_lengths, target_lengths, targets;
+  std::vector<int64_t> logit_lengths, target_lengths, targets, emission_windows;
   int64_t target_columns = 0;
   std::vector<double> grad_costs;
   std::vector<unsigned char> logits;
@@ -158,6 +160,7 @@ inline Case MakeCase(const CaseOptions& options, int64_t vocab, int64_t blank,
   const int64_t elements = options.packed ? c.rows * layout.stride_u : batch * layout.stride_b;
   c.logits.assign(size_t(elements) * size_t(ElementBytes(options.dtype)), 0xff);
   c.targets.assign(size_t(batch * c.target_columns), int64_t{-7});
+  c.emission_windows.assign(size_t(2 * batch * c.target_columns), int64_t{-7});
   c.problem = asr_ascend_rnnt_problem{batch,
                                       vocab,
                                       blank,
@@ -165,7 +168,9 @@ inline Case MakeCase(const CaseOptions& options, int64_t vocab, int64_t blank,
                                       nullptr,
                                       nullptr,
                                       c.target_columns,
+                                      nullptr,
                                       options.clamp,
+                                      options.fastemit_lambda,
                                       options.fused ? 1 : 0,
                                       options.dtype,
                                       options.num_threads,
@@ -178,6 +183,12 @@ inline Case MakeCase(const CaseOptions& options, int64_t vocab, int64_t blank,
       if (label >= blank) ++label;
       sample.targets.push_back(label);
       c.targets[size_t(b * c.target_columns + u)] = label;
+      // Mostly wide enough for a path; at times before the first frame, past the last, or empty.
+      const int64_t first = static_cast<int64_t>(random() % 8) - 3 + u * sample.frames / 12;
+      const int64_t last = first + static_cast<int64_t>(random() % 12) - 1;
+      sample.windows.push_back({options.windows ? first : 0, options.windows ? last : INT64_MAX});
+      c.emission_windows[size_t(2 * (b * c.target_columns + u))] = first;
+      c.emission_windows[size_t(2 * (b * c.target_columns + u) + 1)] = last;
     }
     const int64_t columns = labels[size_t(b)] + 1;
     sample.logits.assign(size_t(frames[size_t(b)] * columns * vocab), 0.0);
@@ -201,6 +212,7 @@ inline Outcome Run(const Case& c) {
   problem.logit_lengths = c.logit_lengths.data();
   problem.target_lengths = c.target_lengths.data();
   problem.targets = c.targets.data();
+  if (c.options.windows) problem.emission_windows = c.emission_windows.data();
   outcome.costs.assign(size_t(problem.batch), std::nan(""));
   std::vector<double> state(size_t(c.rows * ASR_ASCEND_STATE_PLANES), std::nan(""));
   std::vector<unsigned char> logits = c.logits;

@@ -205,6 +205,11 @@ void WrongArguments() {
     c = good;
     c.problem.dtype = 4;
     ExpectStatus(c, ASR_ASCEND_BAD_ARGUMENT, -1, -1, -1);
+    for (const double lambda : {-0.1, std::nan(""), kInf}) {
+      c = good;
+      c.problem.fastemit_lambda = lambda;
+      ExpectStatus(c, ASR_ASCEND_BAD_ARGUMENT, -1, -1, -1);
+    }
     c = good;
     c.problem.num_threads = 0;
     ExpectStatus(c, ASR_ASCEND_BAD_ARGUMENT, -1, -1, -1);

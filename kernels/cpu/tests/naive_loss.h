@@ -7,12 +7,14 @@
 #include <cstddef>
 #include <cstdint>
 #include <limits>
+#include <utility>
 #include <vector>
 
 struct NaiveSample {
   int64_t frames;
   std::vector<int64_t> targets;
-  std::vector<double> logits;  // (T, U1, V)
+  std::vector<std::pair<int64_t, int64_t>> windows;  // first and last frame of each label
+  std::vector<double> logits;                        // (T, U1, V)
 };
 
 struct NaiveResult {
@@ -26,7 +28,8 @@ inline double NaiveLogAddExp(double a, double b) {
   return larger + std::log1p(std::exp(-std::fabs(a - b)));
 }
 
-inline NaiveResult NaiveLoss(const NaiveSample& sample, int64_t vocab, int64_t blank, bool fused) {
+inline NaiveResult NaiveLoss(const NaiveSample& sample, int64_t vocab, int64_t blank, bool fused,
+                             double fastemit_lambda = 0.0) {
   const double kImpossible = -std::numeric_limits<double>::infinity();
   const int64_t frames = sample.frames;
   const int64_t columns = static_cast<int64_t>(sample.targets.size()) + 1;
@@ -48,6 +51,10 @@ inline NaiveResult NaiveLoss(const NaiveSample& sample, int64_t vocab, int64_t b
   const auto log_prob = [&](int64_t t, int64_t u, int64_t k) {
     return logit(t, u, k) - log_norm[cell(t, u)];
   };
+  const auto label_log_prob = [&](int64_t t, int64_t u) {
+    const auto& window = sample.windows[static_cast<size_t>(u)];
+    return t < window.first || t > window.second ? kImpossible : log_prob(t, u, label(u));
+  };
   alpha[0] = 0.0;
   for (int64_t t = 0; t < frames; ++t) {
     for (int64_t u = 0; u < columns; ++u) {
@@ -55,7 +62,7 @@ inline NaiveResult NaiveLoss(const NaiveSample& sample, int64_t vocab, int64_t b
       const double from_blank =
           t > 0 ? alpha[cell(t - 1, u)] + log_prob(t - 1, u, blank) : kImpossible;
       const double from_label =
-          u > 0 ? alpha[cell(t, u - 1)] + log_prob(t, u - 1, label(u - 1)) : kImpossible;
+          u > 0 ? alpha[cell(t, u - 1)] + label_log_prob(t, u - 1) : kImpossible;
       alpha[cell(t, u)] = NaiveLogAddExp(from_blank, from_label);
     }
   }
@@ -67,7 +74,7 @@ inline NaiveResult NaiveLoss(const NaiveSample& sample, int64_t vocab, int64_t b
     for (int64_t u = columns - 1; u >= 0; --u) {
       const double by_blank = beta_at(t + 1, u) + log_prob(t, u, blank);
       const double by_label =
-          u + 1 < columns ? beta_at(t, u + 1) + log_prob(t, u, label(u)) : kImpossible;
+          u + 1 < columns ? beta_at(t, u + 1) + label_log_prob(t, u) : kImpossible;
       beta[cell(t, u)] = NaiveLogAddExp(by_blank, by_label);
     }
   }
@@ -77,15 +84,20 @@ inline NaiveResult NaiveLoss(const NaiveSample& sample, int64_t vocab, int64_t b
   for (int64_t t = 0; t < frames; ++t) {
     for (int64_t u = 0; u < columns; ++u) {
       double* grad = result.grad.data() + cell(t, u) * static_cast<size_t>(vocab);
-      const double occupancy = alpha[cell(t, u)] + beta[cell(t, u)] - total;
-      for (int64_t k = 0; fused && k < vocab; ++k) {
-        grad[k] = std::exp(log_prob(t, u, k) + occupancy);
-      }
+      // d cost / d log-probability of blank and of the label, whose part FastEmit enlarges; then
+      // through the log-softmax: d log_prob_j / d z_k = [j = k] - softmax_k.
       const double forward = alpha[cell(t, u)] - total;
-      grad[blank] -= std::exp(forward + log_prob(t, u, blank) + beta_at(t + 1, u));
+      const double by_blank = -std::exp(forward + log_prob(t, u, blank) + beta_at(t + 1, u));
+      double by_label = 0.0;
       if (u + 1 < columns) {
-        grad[label(u)] -= std::exp(forward + log_prob(t, u, label(u)) + beta_at(t, u + 1));
+        by_label = -std::exp(forward + label_log_prob(t, u) + beta_at(t, u + 1));
       }
+      by_label *= 1.0 + fastemit_lambda;
+      for (int64_t k = 0; fused && k < vocab; ++k) {
+        grad[k] = -(by_blank + by_label) * std::exp(log_prob(t, u, k));
+      }
+      grad[blank] += by_blank;
+      if (u + 1 < columns) grad[label(u)] += by_label;
     }
   }
   return result;
