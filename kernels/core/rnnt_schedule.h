@@ -1,5 +1,6 @@
-// Which core computes which lattice: two tasks (alpha, beta) per sample, largest first, each to
-// the least loaded core. Every core runs the same code on the same lengths, so nothing is sent.
+// Which core computes which lattice: two tasks (alpha, beta) per sample, or beta alone, largest
+// first, each to the least loaded core. Every core runs the same code on the same lengths, so
+// nothing is sent.
 #ifndef ASR_ASCEND_CORE_RNNT_SCHEDULE_H_
 #define ASR_ASCEND_CORE_RNNT_SCHEDULE_H_
 
@@ -74,11 +75,12 @@ class LatticeSchedule {
  public:
   ASR_ASCEND_CORE_METHOD LatticeSchedule() {}
   ASR_ASCEND_CORE_METHOD void Start(const Lengths& lengths, int64_t batch, int64_t num_cores,
-                                    int64_t window, const Storage& keys, const Storage& slots,
-                                    const Storage& loads) {
+                                    int64_t window, bool beta_alone, const Storage& keys,
+                                    const Storage& slots, const Storage& loads) {
     lengths_ = lengths;
     batch_ = batch;
     window_ = window;
+    beta_alone_ = beta_alone;
     key_storage_ = keys;
     slots_ = slots;
     Storage load_storage = loads;
@@ -98,8 +100,8 @@ class LatticeSchedule {
     keys_.Pop();
     place_ = window_ - 1 - key % window_;
     cost_ = key / window_;
-    beta_is_next_ = true;
-    *task = Assign(false);
+    beta_is_next_ = !beta_alone_;
+    *task = Assign(beta_alone_);
     return true;
   }
 
@@ -140,6 +142,7 @@ class LatticeSchedule {
   int64_t place_ = 0;
   int64_t cost_ = 0;
   bool beta_is_next_ = false;
+  bool beta_alone_ = false;
 };
 
 }  // namespace core

@@ -27,6 +27,7 @@ class _Call(ctypes.Structure):
         *((name, ctypes.c_int64) for name in ("num_rows", "vocab", "batch", "target_columns")),
         ("blank", ctypes.c_int64),
         ("clamp", ctypes.c_float),
+        ("fastemit_lambda", ctypes.c_float),
         *(
             (name, ctypes.c_int32)
             for name in (
@@ -75,7 +76,7 @@ class Result:
     """What the operator wrote, and what the emulator counted."""
 
     costs: Tensor  # (B,)
-    gradient: Tensor  # (N, V)
+    gradient: Tensor  # (N, V); NaN from "forward"
     status: Tensor | None  # (B,)
     traffic: _Traffic
 
@@ -121,6 +122,7 @@ def call(
     case: oracles.Case,
     *,
     clamp: float = -1.0,
+    fastemit_lambda: float = 0.0,
     fused_log_softmax: bool = True,
     upstream: Tensor | None = None,
     entry: str = "fused",
@@ -133,7 +135,8 @@ def call(
     offset: int = 0,
     with_status: bool = True,
 ) -> Result:
-    """entry: "fused" (upstream 1), or "split": forward, then backward with `upstream` (B,)."""
+    """entry: "fused" (upstream 1), "split": forward, then backward with `upstream` (B,), or
+    "forward": the costs alone."""
     logits = case.logits.detach().contiguous()
     targets = case.targets.int().contiguous()
     logit_lengths, target_lengths = case.logit_lengths.int(), case.target_lengths.int()
@@ -141,7 +144,7 @@ def call(
     if entry == "split":
         upstream = torch.ones(batch) if upstream is None else upstream.float().contiguous()
     else:
-        assert upstream is None, "the fused entry has no upstream gradient"
+        assert upstream is None, "the other entries have no upstream gradient"
     costs, gradient = torch.empty(batch), torch.empty_like(logits)
     status = torch.empty(batch, dtype=torch.int32) if with_status else None
     arguments = _Call(
@@ -151,9 +154,10 @@ def call(
         target_columns=targets.shape[1],
         blank=case.blank,
         clamp=clamp,
+        fastemit_lambda=fastemit_lambda,
         fused_log_softmax=fused_log_softmax,
         type=DTYPES.index(logits.dtype),
-        entry=1 if entry == "fused" else 2,
+        entry=1 + ("fused", "split", "forward").index(entry),
         cores=cores,
         backward_cores=cores if backward_cores is None else backward_cores,
         nan_rule=nan_rule,

@@ -17,7 +17,7 @@ def int_array(values: Sequence[int], kind: type = ctypes.c_int32) -> ctypes.Arra
 
 
 def tasks_of(
-    library: ctypes.CDLL, lengths: Lengths, cores: int, window: int = 128
+    library: ctypes.CDLL, lengths: Lengths, cores: int, window: int = 128, beta_alone: bool = False
 ) -> list[tuple[int, int, int, int]]:
     """(sample, is beta, core, first slot) in the order in which tasks are given out."""
     out = (ctypes.c_int64 * (8 * len(lengths)))()
@@ -25,10 +25,10 @@ def tasks_of(
     count = library.LatticeTasks(
         int_array([frames for frames, _ in lengths]),
         int_array([labels for _, labels in lengths]),
-        *map(ctypes.c_int64, (len(lengths), cores, window)),
+        *map(ctypes.c_int64, (len(lengths), cores, window, int(beta_alone))),
         out,
     )
-    assert count == 2 * len(lengths)
+    assert count == (1 if beta_alone else 2) * len(lengths)
     return [tuple(out[4 * i : 4 * i + 4]) for i in range(count)]
 
 
@@ -85,20 +85,21 @@ def test_within_the_bound_of_the_mean_for_large_batches(operator: ctypes.CDLL) -
         assert makespan(operator, lengths, 40) <= mean + (1 - 1 / 40) * max(costs)
 
 
+@pytest.mark.parametrize("beta_alone", [False, True])
 @pytest.mark.parametrize("window", [1, 4, 128])
 def test_every_task_once_in_order_of_cost_to_the_least_loaded_core(
-    operator: ctypes.CDLL, window: int
+    operator: ctypes.CDLL, window: int, beta_alone: bool
 ) -> None:
     draw = random.Random(3)
     lengths = [(draw.choice([5, 9, 30]), draw.choice([0, 3, 7])) for _ in range(23)]
     costs = costs_of(operator, lengths)
-    tasks = tasks_of(operator, lengths, 6, window)
+    tasks = tasks_of(operator, lengths, 6, window, beta_alone)
     expected, loads = [], [0] * 6
     for begin in range(0, len(lengths), window):
         samples = range(begin, min(begin + window, len(lengths)))
         for sample in sorted(samples, key=lambda b: -costs[b]):  # stable: of equals the first
             first_slot = sum(frames * (labels + 1) for frames, labels in lengths[:sample])
-            for is_beta in (0, 1):
+            for is_beta in (1,) if beta_alone else (0, 1):
                 core = loads.index(min(loads))
                 loads[core] += costs[sample]
                 expected.append((sample, is_beta, core, first_slot))

@@ -3,8 +3,10 @@
 #ifndef ASR_ASCEND_RNNT_LOSS_FUSED_OP_HOST_CHECK_H_
 #define ASR_ASCEND_RNNT_LOSS_FUSED_OP_HOST_CHECK_H_
 
+#include <cmath>
 #include <cstddef>
 #include <cstdint>
+#include <cstdio>
 #include <string>
 #include <vector>
 
@@ -98,6 +100,13 @@ inline std::string CheckBlank(int64_t blank, int64_t vocab) {
   if (vocab == kUnknownSize || (blank >= -vocab && blank < vocab)) return "";
   return "`blank` must be in [" + std::to_string(-vocab) + ", " + std::to_string(vocab - 1) +
          "], but is " + std::to_string(blank) + ".";
+}
+
+inline std::string CheckFastemitLambda(float lambda) {
+  if (std::isfinite(lambda) && lambda >= 0.0f) return "";
+  char value[32];
+  std::snprintf(value, sizeof(value), "%g", double{lambda});
+  return std::string("`fastemit_lambda` must be finite and at least 0, but is ") + value + ".";
 }
 
 // Vectors are indexed and copied in 32 bits, and every size reaches the kernel as int64_t.

@@ -69,10 +69,18 @@ ge::graphStatus InferShapeFused(gert::InferShapeContext* context) {
   });
 }
 
+// The forward operator's third attribute, by default true.
+bool NeedsGrad(const gert::InferShapeContext* context) {
+  const gert::RuntimeAttrs* attrs = context->GetAttrs();
+  const bool* needs_grad = attrs == nullptr ? nullptr : attrs->GetBool(2);
+  return needs_grad == nullptr || *needs_grad;
+}
+
 ge::graphStatus InferShapeForward(gert::InferShapeContext* context) {
-  return Infer(context, [](const Sizes& sizes) {
-    return std::vector<Shape>{
-        {sizes.batch}, rnnt_loss_fused::StateShape(sizes.num_rows, sizes.batch), {sizes.batch}};
+  return Infer(context, [context](const Sizes& sizes) {
+    const Shape state =
+        rnnt_loss_fused::StateShape(sizes.num_rows, sizes.batch, NeedsGrad(context));
+    return std::vector<Shape>{{sizes.batch}, state, {sizes.batch}};
   });
 }
 

@@ -108,6 +108,12 @@ void ReadAttributes(Reader* reader, Problem* problem) {
   if (problem->entry != Entry::kForward)
     problem->clamp = reader->Attribute<float>(index++, "clamp");
   problem->fused_log_softmax = reader->Attribute<bool>(index++, "fused_log_softmax");
+  if (problem->entry == Entry::kForward) {
+    problem->needs_grad = reader->Attribute<bool>(index++, "needs_grad");
+  } else if (problem->entry == Entry::kBackward) {
+    problem->fastemit_lambda = reader->Attribute<float>(index++, "fastemit_lambda");
+    reader->Expect(rnnt_loss_fused::CheckFastemitLambda, problem->fastemit_lambda);
+  }
   reader->Expect(rnnt_loss_fused::CheckBlank, problem->blank, problem->sizes.vocab);
 }
 
@@ -131,7 +137,7 @@ void CheckStatus(Reader* reader, Problem* problem) {
 
 void CheckOtherOperands(Reader* reader, Problem* problem) {
   const Sizes& sizes = problem->sizes;
-  const Shape state = rnnt_loss_fused::StateShape(sizes.num_rows, sizes.batch);
+  const Shape state = rnnt_loss_fused::StateShape(sizes.num_rows, sizes.batch, problem->needs_grad);
   if (problem->entry == Entry::kFused) {
     CheckLoss(reader, sizes);
     CheckGrad(reader, *problem, 1);

@@ -38,6 +38,8 @@ struct Problem {
   int64_t blank = -1;  // in [-V, V-1], CheckBlank
   float clamp = -1.0f;
   bool fused_log_softmax = true;
+  bool needs_grad = true;        // false: of the forward entry alone
+  float fastemit_lambda = 0.0f;  // of the backward entry alone, CheckFastemitLambda
   bool has_status = false;
 };
 
@@ -63,9 +65,10 @@ constexpr int64_t kMaxCores = asr_ascend::core::kMaxCores;
 constexpr int64_t kBlockBytes = 32;
 constexpr int64_t kCacheLineBytes = 64;
 
-inline void PlanState(RnntLossFusedTilingData* data) {
+inline void PlanState(bool needs_grad, RnntLossFusedTilingData* data) {
+  const int64_t planes = needs_grad ? RNNT_LOSS_STATE_PLANES : RNNT_LOSS_STATE_PLANES_OF_ROWS;
   data->state_plane_bytes = RoundUp(data->num_rows * 4, kCacheLineBytes);
-  data->state_samples_offset = RNNT_LOSS_STATE_PLANES * data->state_plane_bytes;
+  data->state_samples_offset = planes * data->state_plane_bytes;
   data->state_flags_offset =
       RoundUp(data->state_samples_offset + data->batch * kBlockBytes, kCacheLineBytes);
   data->state_bytes = data->state_flags_offset + (kMaxCores + 1) * kBlockBytes;
@@ -73,12 +76,12 @@ inline void PlanState(RnntLossFusedTilingData* data) {
 }
 
 // Shape of the state tensor, in float32.
-inline Shape StateShape(int64_t num_rows, int64_t batch) {
+inline Shape StateShape(int64_t num_rows, int64_t batch, bool needs_grad = true) {
   if (num_rows == kUnknownSize || batch == kUnknownSize) return {kUnknownSize};
   RnntLossFusedTilingData data = {};
   data.num_rows = num_rows;
   data.batch = batch;
-  PlanState(&data);
+  PlanState(needs_grad, &data);
   return {data.state_bytes / 4};
 }
 
@@ -102,9 +105,10 @@ inline void PlanTiles(ElementType type, const Platform& platform, RnntLossFusedT
 
   const int64_t lanes = RoundUp(std::min(data->target_columns + 1, data->num_rows), 64);
   data->lattice_lanes = static_cast<int32_t>(std::max<int64_t>(lanes, 64));
-  // The lattice's vectors take 118 bytes a lane at most and 14 KB, Select 8 KB; two stretches of
-  // inputs, 36 bytes a cell, share the rest. A stretch holds a diagonal at least.
-  const int64_t chunk_bytes = platform.ub_bytes - 22 * 1024 - 118 * int64_t{data->lattice_lanes};
+  // The lattice's vectors take 113 bytes a lane at most and 16 KB (22 KB where there are few
+  // lanes), Select 8 KB; two stretches of inputs, 36 bytes a cell, share the rest. A stretch holds
+  // a diagonal at least.
+  const int64_t chunk_bytes = platform.ub_bytes - 24 * 1024 - 113 * int64_t{data->lattice_lanes};
   data->lattice_chunk = static_cast<int32_t>(std::min<int64_t>(chunk_bytes / 36 / 64 * 64, 2048));
   data->schedule_window = 128;
 }
@@ -118,10 +122,12 @@ inline TilingPlan MakeTiling(const Problem& problem, const Platform& platform) {
   data.target_columns = problem.sizes.target_columns;
   data.blank = problem.blank < 0 ? problem.blank + data.vocab : problem.blank;
   data.clamp = problem.clamp;
+  data.fastemit_lambda = problem.fastemit_lambda;
   data.fused_log_softmax = problem.fused_log_softmax ? 1 : 0;
+  data.needs_grad = problem.needs_grad ? 1 : 0;
   data.has_status = problem.has_status ? 1 : 0;
   data.used_cores = static_cast<int32_t>(std::min(platform.num_cores, kMaxCores));
-  PlanState(&data);
+  PlanState(problem.needs_grad, &data);
   PlanTiles(problem.type, platform, &data);
   plan.tiling_key = TilingKey(problem.entry, problem.type);
   plan.workspace_bytes = problem.entry == Entry::kFused ? data.state_bytes : 0;

@@ -7,8 +7,9 @@
 
 // Lattice state: planes with a value for each row, `state_plane_bytes` apart, which is room for
 // float32; the low parts of pairs are float16. It lies in the workspace (fused), or in a tensor
-// that forward writes and backward reads.
+// that forward writes and backward reads. Without a gradient the first four planes are all of it.
 #define RNNT_LOSS_STATE_PLANES 9
+#define RNNT_LOSS_STATE_PLANES_OF_ROWS 4
 
 struct RnntLossFusedTilingData {
   int64_t num_rows;           // N
@@ -17,9 +18,11 @@ struct RnntLossFusedTilingData {
   int64_t target_columns;     // second dimension of targets
   int64_t blank;              // in [0, V)
   float clamp;                // no clamp where it is not above zero
+  float fastemit_lambda;      // at least 0
   int32_t fused_log_softmax;  // 0 or 1
   int32_t used_cores;         // block dimension, at most the chip's vector cores
   int32_t has_status;         // 1: the status output is wanted
+  int32_t needs_grad;         // 0: beta alone, of which nothing is kept but the loss
 
   // UB tile of the logits: `tile_rows` rows of `row_pitch` elements, or, where a row doesn't fit,
   // one row in windows of `tile_columns` elements.

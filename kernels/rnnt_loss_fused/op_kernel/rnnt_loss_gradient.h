@@ -61,14 +61,13 @@ class GradientPhase {
  private:
   // Vectors with a value for each of a group's rows: the planes of the state, then scratch.
   enum Value {
-    kShift = kSplit + 1,  // occupancy - the norm's low part, logarithms
+    kShift = kSplit + 1,  // ln of the occupancy, with FastEmit's weight, less the norm's low part
     kOccupancy,
     kAtBlank,
     kAtLabel,
     kX,
     kY,
     kZ,
-    kW,
     kValues
   };
   // What the rows of a sample hold apart from the entries of blank and label.
@@ -160,8 +159,10 @@ class GradientPhase {
     Barrier();
     // Of the occupancy, 1 / (1 + exp(-split)) goes on by blank and 1 / (1 + exp(split)) by label.
     AscendC::Muls(Values(kX), Values(kSplit), -1.0f, count);
-    PrepareEntry(kAtLabel, kLabelLogit, Values(kSplit), count);
-    PrepareEntry(kAtBlank, kBlankLogit, Values(kX), count);
+    const float lambda = problem_->tiling.fastemit_lambda;
+    if (lambda > 0.0f) AddLabelWeight(lambda, count);
+    PrepareEntry(kAtLabel, kLabelLogit, Values(kSplit), 1.0f + lambda, count);
+    PrepareEntry(kAtBlank, kBlankLogit, Values(kX), 1.0f, count);
     StoreEntries(count);
     Order<AscendC::HardEvent::V_S>();
   }
@@ -180,9 +181,26 @@ class GradientPhase {
                   static_cast<uint32_t>(count));
   }
 
-  // result = exp(logit - norm + occupancy) - occupancy / (1 + exp(unlikeliness))
+  // FastEmit: what goes on by label counts 1 + lambda times before the softmax, which makes of the
+  // occupancy 1 + lambda / (1 + exp(split)) of it.
+  __aicore__ inline void AddLabelWeight(float lambda, int32_t count) {
+    AscendC::Exp(Values(kZ), Values(kSplit), count);
+    AscendC::Duplicate(Values(kY), lambda, count);
+    Barrier();
+    AscendC::Adds(Values(kZ), Values(kZ), 1.0f, count);
+    Barrier();
+    AscendC::Div(Values(kZ), Values(kY), Values(kZ), count);
+    Barrier();
+    AscendC::Adds(Values(kZ), Values(kZ), 1.0f, count);
+    Barrier();
+    AscendC::Ln(Values(kZ), Values(kZ), count);
+    Barrier();
+    AscendC::Add(Values(kShift), Values(kShift), Values(kZ), count);
+  }
+
+  // result = exp(logit - norm + shift) - weight occupancy / (1 + exp(unlikeliness))
   __aicore__ inline void PrepareEntry(Value result, Plane logit, const Floats& unlikeliness,
-                                      int32_t count) {
+                                      float weight, int32_t count) {
     Barrier();
     AscendC::Exp(Values(kZ), unlikeliness, count);
     AscendC::Add(Values(result), Values(logit), Values(kNormHigh), count);
@@ -197,6 +215,10 @@ class GradientPhase {
       AscendC::Duplicate(Values(result), 0.0f, count);
     }
     Barrier();
+    if (weight != 1.0f) {
+      AscendC::Muls(Values(kZ), Values(kZ), weight, count);
+      Barrier();
+    }
     AscendC::Sub(Values(result), Values(result), Values(kZ), count);
     Barrier();
     if (problem_->tiling.clamp > 0.0f) {

@@ -6,7 +6,7 @@
 #ifndef ASR_ASCEND_RNNT_LOSS_LATTICE_H_
 #define ASR_ASCEND_RNNT_LOSS_LATTICE_H_
 
-#include "rnnt_loss_lattice_chunk.h"
+#include "rnnt_loss_lattice_output.h"
 
 namespace rnnt_loss {
 
@@ -30,10 +30,10 @@ class LatticePhase {
     lanes_ = problem->tiling.lattice_lanes;
     stacked_ = 2 * lanes_ + 3 * kPad;
     chunk_.Init(problem, pipe);
+    output_.Init(problem, pipe);
     pipe->InitBuffer(buffer_, BufferFloats() * sizeof(float));
     pipe->InitBuffer(mask_, stacked_ / 8 + 32);
     pipe->InitBuffer(index_, (lanes_ + kPad) * sizeof(uint32_t));
-    pipe->InitBuffer(out_, 2, kOutputs * lanes_ * sizeof(float));
     const int32_t window = problem->tiling.schedule_window;
     pipe->InitBuffer(schedule_, (2 * window + asr_ascend::core::kMaxCores) * sizeof(int64_t));
     AscendC::Duplicate(buffer_.Get<float>(), 0.0f, BufferFloats());
@@ -54,12 +54,14 @@ class LatticePhase {
     const AscendC::LocalTensor<int64_t> memory = schedule_.Get<int64_t>();
     asr_ascend::core::LatticeSchedule<Lengths, UbIntegers> schedule;
     schedule.Start(problem_->lengths, problem_->tiling.batch, problem_->tiling.used_cores, window,
-                   UbIntegers{memory}, UbIntegers{memory[window]}, UbIntegers{memory[2 * window]});
+                   problem_->tiling.needs_grad == 0, UbIntegers{memory}, UbIntegers{memory[window]},
+                   UbIntegers{memory[2 * window]});
     asr_ascend::core::LatticeTask task;
     while (schedule.Next(&task)) {
       if (task.core != AscendC::GetBlockIdx()) continue;
       const Lattice lattice = asr_ascend::core::LatticeOf(problem_->lengths, task.sample);
       chunk_.Start(lattice, task.first_slot, task.is_beta);
+      output_.Start(lattice, task.first_slot, task.is_beta);
       if (task.is_beta) {
         ComputeBeta(lattice, task);
       } else {
@@ -73,17 +75,7 @@ class LatticePhase {
   // Vectors of two diagonals side by side (blank's, then label's), with room before and after.
   enum StackedName { kFromHigh = 0, kFromLow, kLogits, kSum, kError, kX, kY, kStackedNames };
   // Vectors of one diagonal.
-  enum LaneName {
-    kPreviousHigh = 0,
-    kPreviousLow,
-    kDifference,
-    kNorm,
-    kNormRest,
-    kResultLow,
-    kLaneNames
-  };
-  static constexpr int32_t kPad = 64;
-  static constexpr int32_t kOutputs = 3;
+  enum LaneName { kPreviousHigh = 0, kPreviousLow, kNorm, kNormRest, kLaneNames };
 
   __aicore__ inline int32_t BufferFloats() const {
     return kStackedNames * stacked_ + kLaneNames * (lanes_ + 2 * kPad);
@@ -117,20 +109,6 @@ class LatticePhase {
                     static_cast<uint32_t>(count));
   }
 
-  // Writes an output tensor from slot `slot` on: a pair, its low part as float16, and beta's split.
-  __aicore__ inline void Store(Floats* out, bool is_beta, int64_t slot, int32_t count) {
-    out_.EnQue(*out);
-    Floats ready = out_.DeQue<float>();
-    CopyOut(problem_->PlaneOf<float>(is_beta ? kBetaHigh : kAlphaHigh)[slot], ready, count);
-    CopyOut(problem_->PlaneOf<half>(is_beta ? kBetaLow : kAlphaLow)[slot],
-            ready[lanes_].ReinterpretCast<half>(), count);
-    if (is_beta) CopyOut(problem_->PlaneOf<float>(kSplit)[slot], ready[2 * lanes_], count);
-    out_.FreeTensor(ready);
-  }
-  __aicore__ inline void PutLow(const Floats& out, const Floats& low, int32_t count) {
-    AscendC::Cast(out[lanes_].ReinterpretCast<half>(), low, AscendC::RoundMode::CAST_RINT,
-                  static_cast<uint32_t>(count));
-  }
   __aicore__ inline void StoreLogProbability(int64_t sample, int64_t place, const Floats& high,
                                              const Floats& low) {
     Order<AscendC::HardEvent::V_MTE3>();
@@ -154,12 +132,16 @@ class LatticePhase {
       const Diagonal diagonal = DiagonalAt(lattice, d);
       const bool growing = d + 1 < lattice.columns;
       chunk_.Hold(diagonal);
-      StepBeta(diagonal, task.first_slot + diagonal.offset, growing);
+      StepBeta(diagonal, growing);
     }
     StoreLogProbability(task.sample, 2, beta.high[kPad], beta.low[kPad]);
+    // Alone it has nothing to be compared with but itself.
+    if (problem_->tiling.needs_grad == 0) {
+      StoreLogProbability(task.sample, 0, beta.high[kPad], beta.low[kPad]);
+    }
   }
 
-  __aicore__ inline void StepBeta(const Diagonal& diagonal, int64_t slot, bool growing) {
+  __aicore__ inline void StepBeta(const Diagonal& diagonal, bool growing) {
     const int32_t count = RoundUp(diagonal.count, kFloatsPerBlock);
     const Pair beta = Previous();
     const Floats from_high = Stacked(kFromHigh);
@@ -181,17 +163,14 @@ class LatticePhase {
     TwoSum(sum, error, from_high, logits, Stacked(kX), Stacked(kY), 2 * count);
     AscendC::Add(error, error, from_low, 2 * count);
     Barrier();
-    Floats out = out_.AllocTensor<float>();
-    const Pair result{out, Lanes(kResultLow)};
-    LogAdd(result, Lanes(kDifference), Pair{sum, error}, Pair{sum[count], error[count]}, Scratch(),
+    const Pair result = output_.Values();
+    LogAdd(result, output_.Splits(), Pair{sum, error}, Pair{sum[count], error[count]}, Scratch(),
            count);
-    AscendC::Adds(out[2 * lanes_], Lanes(kDifference), 0.0f, count);
-    PutLow(out, result.low, count);
     SubtractNorm(Pair{beta.high[kPad], beta.low[kPad]}, result, count);
     SetLane(beta.high[kPad], diagonal.count, kImpossible);
     SetLane(beta.low[kPad], diagonal.count, 0.0f);
     Barrier();
-    Store(&out, true, slot, diagonal.count);
+    output_.Put(diagonal, Index());
   }
 
   // alpha(t, u) = ln(exp(alpha(t-1, u) - norm + blank logit) + exp(alpha(t, u-1) - norm + label
@@ -205,7 +184,7 @@ class LatticePhase {
     for (int64_t d = 0; d < num_diagonals; ++d) {
       const Diagonal diagonal = DiagonalAt(lattice, d);
       chunk_.Hold(diagonal);
-      LeaveDiagonal(diagonal, task.first_slot + diagonal.offset);
+      LeaveDiagonal(diagonal);
       if (d + 1 < num_diagonals) {
         EnterDiagonal(diagonal, DiagonalAt(lattice, d + 1), d + 1 < lattice.columns);
       }
@@ -215,7 +194,7 @@ class LatticePhase {
   }
 
   // Scores of leaving the diagonal's cells by blank and by label.
-  __aicore__ inline void LeaveDiagonal(const Diagonal& diagonal, int64_t slot) {
+  __aicore__ inline void LeaveDiagonal(const Diagonal& diagonal) {
     const int32_t count = RoundUp(diagonal.count, kFloatsPerBlock);
     const Pair alpha = Previous();
     const Floats from = Stacked(kFromHigh);
@@ -225,10 +204,8 @@ class LatticePhase {
     chunk_.Take(Lanes(kNorm), kNormHigh, diagonal, Index(), count);
     chunk_.Take(Lanes(kNormRest), kNormLow, diagonal, Index(), count);
     Barrier();
-    Floats out = out_.AllocTensor<float>();
-    const Pair left{out, Lanes(kResultLow)};
+    const Pair left = output_.Values();
     SubtractNorm(left, Pair{alpha.high[kPad], alpha.low[kPad]}, count);
-    PutLow(out, left.low, count);
     AscendC::Adds(from, left.high, 0.0f, count);
     AscendC::Adds(from[count], left.high, 0.0f, count);
     Barrier();
@@ -238,7 +215,7 @@ class LatticePhase {
     AscendC::Add(error, error, left.low, count);
     AscendC::Add(error[count], error[count], left.low, count);
     Barrier();
-    Store(&out, false, slot, diagonal.count);
+    output_.Put(diagonal, Index());
   }
 
   __aicore__ inline void EnterDiagonal(const Diagonal& left, const Diagonal& next, bool growing) {
@@ -261,8 +238,8 @@ class LatticePhase {
     } else {
       by_label = shifted;
     }
-    LogAdd(Pair{alpha.high[kPad], alpha.low[kPad]}, Lanes(kDifference), by_blank, by_label,
-           Scratch(), count);
+    LogAdd(Pair{alpha.high[kPad], alpha.low[kPad]}, output_.Splits(), by_blank, by_label, Scratch(),
+           count);
   }
 
   // result = value - norm, the norm being in its lanes. `result` is not `value`.
@@ -277,7 +254,7 @@ class LatticePhase {
 
   const Problem* problem_ = nullptr;
   LatticeChunk chunk_;
-  AscendC::TQue<AscendC::TPosition::VECOUT, 2> out_;
+  LatticeOutput output_;
   Buffer buffer_;
   Buffer mask_;
   Buffer index_;

@@ -21,6 +21,48 @@ __aicore__ inline Diagonal DiagonalAt(const Lattice& lattice, int64_t diagonal) 
                   static_cast<int32_t>(last - first + 1), first};
 }
 
+// Slots [begin, end) of a sample.
+struct Stretch {
+  int64_t begin;
+  int64_t end;
+};
+
+// A sample's stretches of whole diagonals, from the first diagonal on or from the last: each has as
+// many as fit, at least one.
+class StretchWalk {
+ public:
+  __aicore__ inline StretchWalk() {}
+  __aicore__ inline void Start(const Lattice& lattice, bool backwards, int64_t capacity) {
+    lattice_ = lattice;
+    capacity_ = capacity;
+    num_diagonals_ = asr_ascend::core::DiagonalCount(lattice);
+    next_ = backwards ? num_diagonals_ - 1 : 0;
+    step_ = backwards ? -1 : 1;
+  }
+  __aicore__ inline bool HasMore() const { return next_ >= 0 && next_ < num_diagonals_; }
+  __aicore__ inline Stretch Take() {
+    const Diagonal first = DiagonalAt(lattice_, next_);
+    Stretch stretch{first.offset, first.offset + first.count};
+    for (next_ += step_; HasMore(); next_ += step_) {
+      const Diagonal next = DiagonalAt(lattice_, next_);
+      if (stretch.end - stretch.begin + next.count > capacity_) break;
+      if (step_ < 0) {
+        stretch.begin -= next.count;
+      } else {
+        stretch.end += next.count;
+      }
+    }
+    return stretch;
+  }
+
+ private:
+  Lattice lattice_{};
+  int64_t capacity_ = 0;
+  int64_t num_diagonals_ = 0;
+  int64_t next_ = 0;
+  int64_t step_ = 1;
+};
+
 // Two stretches: while one is computed from, the next one is on its way.
 class LatticeChunk {
  public:
@@ -47,12 +89,9 @@ class LatticeChunk {
 
   // Begins another sample, at its first diagonal or at its last.
   __aicore__ inline void Start(const Lattice& lattice, int64_t first_slot, bool backwards) {
-    lattice_ = lattice;
     first_slot_ = first_slot;
-    backwards_ = backwards;
-    num_diagonals_ = asr_ascend::core::DiagonalCount(lattice);
     held_ = Stretch{0, 0};
-    next_diagonal_ = backwards ? num_diagonals_ - 1 : 0;
+    stretches_.Start(lattice, backwards, capacity_);
     Fetch();
   }
 
@@ -65,7 +104,7 @@ class LatticeChunk {
     AscendC::Cast(Part(kNormLow), norm_low_[current_].Get<half>(), AscendC::RoundMode::CAST_NONE,
                   static_cast<uint32_t>(held_.end - held_.begin));
     Barrier();
-    if (next_diagonal_ >= 0 && next_diagonal_ < num_diagonals_) Fetch();
+    if (stretches_.HasMore()) Fetch();
   }
 
   // The diagonal's values of a plane, aligned. `index` holds 0, 4, 8, ...; `count` may go a little
@@ -79,39 +118,15 @@ class LatticeChunk {
  private:
   static constexpr int32_t kSlack = 64;
 
-  // Slots [begin, end) of the sample.
-  struct Stretch {
-    int64_t begin;
-    int64_t end;
-  };
-
   __aicore__ inline Floats PartOf(int32_t buffer, int32_t plane) {
     return buffer_[buffer].GetWithOffset<float>(pitch_, plane * pitch_ * sizeof(float));
   }
   __aicore__ inline Floats Part(int32_t plane) { return PartOf(current_, plane); }
 
-  // From `next_diagonal_` on as many diagonals as fit, at least one.
-  __aicore__ inline Stretch TakeDiagonals() {
-    const Diagonal first = DiagonalAt(lattice_, next_diagonal_);
-    Stretch stretch{first.offset, first.offset + first.count};
-    const int64_t step = backwards_ ? -1 : 1;
-    next_diagonal_ += step;
-    for (; next_diagonal_ >= 0 && next_diagonal_ < num_diagonals_; next_diagonal_ += step) {
-      const Diagonal next = DiagonalAt(lattice_, next_diagonal_);
-      if (stretch.end - stretch.begin + next.count > capacity_) break;
-      if (backwards_) {
-        stretch.begin -= next.count;
-      } else {
-        stretch.end += next.count;
-      }
-    }
-    return stretch;
-  }
-
   // Brings the next stretch into the buffer that isn't computed from.
   __aicore__ inline void Fetch() {
     const int32_t other = 1 - current_;
-    coming_ = TakeDiagonals();
+    coming_ = stretches_.Take();
     const int64_t slot = first_slot_ + coming_.begin;
     const int64_t count = coming_.end - coming_.begin;
     Order<AscendC::HardEvent::V_MTE2>();
@@ -126,16 +141,13 @@ class LatticeChunk {
   Buffer buffer_[2];
   Buffer norm_low_[2];
   AscendC::TEventID arrived_[2] = {0, 0};
-  Lattice lattice_{};
+  StretchWalk stretches_;
   Stretch held_{};
   Stretch coming_{};
   int64_t first_slot_ = 0;
-  int64_t num_diagonals_ = 0;
-  int64_t next_diagonal_ = 0;  // the first one that isn't on its way yet
   int32_t current_ = 0;
   int32_t capacity_ = 0;
   int32_t pitch_ = 0;
-  bool backwards_ = false;
 };
 
 }  // namespace rnnt_loss

@@ -10,7 +10,8 @@
 extern "C" {
 
 // Sizes, attributes and the emulated machine. Types: 0 float32, 1 float16, 2 bfloat16. Entries: 1
-// fused, 2 forward and backward launched after each other, on `backward_cores`.
+// fused, 2 forward and backward launched after each other, on `backward_cores`, 3 forward without
+// a gradient.
 struct EmulatedCall {
   int64_t num_rows;
   int64_t vocab;
@@ -18,6 +19,7 @@ struct EmulatedCall {
   int64_t target_columns;
   int64_t blank;
   float clamp;
+  float fastemit_lambda;  // of the backward entry
   int32_t fused_log_softmax;
   int32_t type;
   int32_t entry;
@@ -84,6 +86,7 @@ class Run {
     gm_.target_lengths = input("target_lengths", host.target_lengths, call.batch, 4);
     gm_.loss = Output("loss", call.batch * 4);
     gm_.status = host.status == nullptr ? nullptr : Output("status", call.batch * 4);
+    if (call.entry == 3) return;
     gm_.grad = call.in_place ? gm_.logits : Output("grad", static_cast<int64_t>(logits_bytes_));
     if (host.grad_loss != nullptr)
       gm_.grad_loss = input("grad_loss", host.grad_loss, call.batch, 4);
@@ -105,13 +108,19 @@ class Run {
     return Launch(Plan(Entry::kBackward, call_.backward_cores), CallBackward);
   }
 
+  std::string ForwardAlone() {
+    const rnnt_loss_fused::TilingPlan plan = Plan(Entry::kForward, call_.cores);
+    gm_.state = Output("state", plan.data.state_bytes);
+    return Launch(plan, CallForward);
+  }
+
   void CopyResults() const {
     const auto copy = [](GM_ADDR from, void* to, uint64_t bytes) {
       if (to != nullptr && bytes > 0) std::memcpy(to, from, bytes);
     };
     copy(gm_.loss, host_.loss, static_cast<uint64_t>(call_.batch) * 4);
     copy(gm_.status, host_.status, static_cast<uint64_t>(call_.batch) * 4);
-    copy(gm_.grad, host_.grad, logits_bytes_);
+    if (gm_.grad != nullptr) copy(gm_.grad, host_.grad, logits_bytes_);
   }
 
   const EmulatedTraffic& traffic() const { return traffic_; }
@@ -129,6 +138,8 @@ class Run {
     problem.blank = call_.blank;
     problem.clamp = call_.clamp;
     problem.fused_log_softmax = call_.fused_log_softmax != 0;
+    problem.needs_grad = call_.entry != 3;
+    if (entry == Entry::kBackward) problem.fastemit_lambda = call_.fastemit_lambda;
     problem.has_status = host_.status != nullptr && entry != Entry::kBackward;
     rnnt_loss_fused::Platform platform;
     platform.num_cores = cores;
@@ -191,8 +202,8 @@ class Run {
 
 }  // namespace
 
-// Writes loss (B,), grad (N, V) and, unless null, status (B,). Returns 0, or 1 with the emulator's
-// complaint in `message`, which has `message_bytes`.
+// Writes loss (B,), grad (N, V; not by entry 3) and, unless null, status (B,). Returns 0, or 1 with
+// the emulator's complaint in `message`, which has `message_bytes`.
 extern "C" int EmulatedRnntLoss(const EmulatedCall* call, const void* logits,
                                 const int32_t* targets, const int32_t* logit_lengths,
                                 const int32_t* target_lengths, const float* grad_loss, float* loss,
@@ -200,7 +211,9 @@ extern "C" int EmulatedRnntLoss(const EmulatedCall* call, const void* logits,
                                 char* message, int64_t message_bytes) {
   Run run(*call,
           Host{logits, targets, logit_lengths, target_lengths, grad_loss, loss, grad, status});
-  const std::string problem = call->entry == 1 ? run.Fused() : run.ForwardAndBackward();
+  const std::string problem = call->entry == 1   ? run.Fused()
+                              : call->entry == 2 ? run.ForwardAndBackward()
+                                                 : run.ForwardAlone();
   run.CopyResults();
   *traffic = run.traffic();
   std::strncpy(message, problem.c_str(), static_cast<size_t>(message_bytes - 1));

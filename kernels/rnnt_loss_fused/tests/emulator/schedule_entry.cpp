@@ -34,12 +34,12 @@ int64_t LatticeTaskCost(int64_t frames, int64_t labels) {
 // The tasks in the order in which they are given out: sample, 1 for beta, core, the sample's first
 // slot. Returns their number; `tasks` has room for 2 * batch of them.
 int64_t LatticeTasks(const int32_t* frames, const int32_t* labels, int64_t batch, int64_t cores,
-                     int64_t window, int64_t* tasks) {
+                     int64_t window, int64_t beta_alone, int64_t* tasks) {
   std::vector<int64_t> keys(static_cast<std::size_t>(window)), slots(keys.size());
   std::vector<int64_t> loads(static_cast<std::size_t>(cores));
   core::LatticeSchedule<ArrayLengths, ArrayStorage> schedule;
-  schedule.Start(ArrayLengths{frames, labels}, batch, cores, window, ArrayStorage{keys.data()},
-                 ArrayStorage{slots.data()}, ArrayStorage{loads.data()});
+  schedule.Start(ArrayLengths{frames, labels}, batch, cores, window, beta_alone != 0,
+                 ArrayStorage{keys.data()}, ArrayStorage{slots.data()}, ArrayStorage{loads.data()});
   core::LatticeTask task;
   int64_t count = 0;
   while (schedule.Next(&task)) {

@@ -23,11 +23,14 @@ gert::StorageShape ToStorage(const Shape& shape) {
 }
 
 Outcome Infer(const char* op_type, const std::vector<Shape>& inputs, size_t num_outputs,
-              int64_t blank = -1) {
+              int64_t blank = -1, bool needs_grad = true) {
   gert::InferShapeContext context;
   context.fields.node_name = "loss";
   for (const Shape& shape : inputs) context.fields.inputs.push_back(ToStorage(shape));
-  context.fields.attrs = gert::RuntimeAttrs{{blank, -1.0f, true}};
+  context.fields.attrs = gert::RuntimeAttrs{{blank, -1.0f, true, 0.0f}};
+  if (std::string(op_type) == "RnntLossForward") {
+    context.fields.attrs = gert::RuntimeAttrs{{blank, true, needs_grad}};
+  }
   context.output_shapes.resize(num_outputs);
   Outcome outcome;
   outcome.status = gert::OpImplRegisterV2::All().at(op_type).infer_shape(&context);
@@ -60,6 +63,11 @@ CASE(FusedWithoutStatus) {
 CASE(ForwardShapes) {
   ExpectShapes(Infer("RnntLossForward", {{24, 5}, {2, 3}, {2}, {2}}, 3),
                {{2}, rnnt_loss_fused::StateShape(24, 2), {2}});
+}
+
+CASE(StateWithoutGradient) {
+  ExpectShapes(Infer("RnntLossForward", {{24, 5}, {2, 3}, {2}, {2}}, 3, -1, false),
+               {{2}, {672}, {2}});
 }
 
 CASE(BackwardShapes) {

@@ -1,6 +1,7 @@
 // Tiling through CANN's door: exact numbers, workspace, key, and every refusal word for word.
 #include <cstring>
 #include <functional>
+#include <limits>
 
 #include "harness.h"
 #include "op_host/rnnt_loss_fused_tiling_plan.h"
@@ -42,7 +43,7 @@ Launch Forward(ge::DataType type = ge::DT_FLOAT) {
   Launch launch = Fused(type);
   launch.op_type = "RnntLossForward";
   launch.outputs[1] = {rnnt_loss_fused::StateShape(24, 2), ge::DT_FLOAT};
-  launch.attrs = {int64_t{-1}, true};
+  launch.attrs = {int64_t{-1}, true, true};
   return launch;
 }
 
@@ -52,6 +53,7 @@ Launch Backward(ge::DataType type = ge::DT_FLOAT) {
   launch.inputs.push_back({rnnt_loss_fused::StateShape(24, 2), ge::DT_FLOAT});
   launch.inputs.push_back({{2}, ge::DT_FLOAT});
   launch.outputs = {{{24, 5}, type}};
+  launch.attrs.push_back(0.0f);
   return launch;
 }
 
@@ -120,6 +122,8 @@ CASE(TilingData) {
   ExpectEqual(data.fused_log_softmax, 1, "fused_log_softmax");
   ExpectEqual(data.used_cores, 40, "used_cores");
   ExpectEqual(data.has_status, 1, "has_status");
+  ExpectEqual(data.needs_grad, 1, "needs_grad");
+  ExpectEqual(data.fastemit_lambda, 0.0f, "fastemit_lambda");
 }
 
 CASE(StateLayout) {
@@ -128,6 +132,37 @@ CASE(StateLayout) {
   ExpectEqual(data.state_samples_offset, 9 * 128, "state_samples_offset");
   ExpectEqual(data.state_flags_offset, 1216, "state_flags_offset");  // + 2 samples of 32 bytes
   ExpectEqual(data.state_bytes, 3328, "state_bytes");  // + 65 flags of 32 bytes, whole cache lines
+}
+
+CASE(FastemitLambda) {
+  Launch launch = Backward();
+  launch.attrs[3] = 0.25f;
+  ExpectEqual(TileWell(launch).data.fastemit_lambda, 0.25f, "fastemit_lambda");
+  launch.attrs[3] = -0.5f;
+  ExpectRefusal(launch, "`fastemit_lambda` must be finite and at least 0, but is -0.5.");
+  launch.attrs[3] = std::numeric_limits<float>::infinity();
+  ExpectRefusal(launch, "`fastemit_lambda` must be finite and at least 0, but is inf.");
+  launch.attrs[3] = std::numeric_limits<float>::quiet_NaN();
+  ExpectRefusal(launch, "`fastemit_lambda` must be finite and at least 0, but is nan.");
+  launch.attrs.pop_back();
+  ExpectRefusal(launch, "`fastemit_lambda` is missing.");
+}
+
+CASE(ForwardWithoutGradient) {
+  Launch launch = Forward();
+  launch.attrs[2] = false;
+  ExpectRefusal(launch, "`state` must have shape (state size,) = (672,), but has (832,).");
+  launch.outputs[1].shape = {672};
+  const RnntLossFusedTilingData data = TileWell(launch).data;
+  ExpectEqual(data.needs_grad, 0, "needs_grad");
+  ExpectEqual(data.state_samples_offset, 4 * 128, "state_samples_offset");
+  ExpectEqual(data.state_bytes, 2688, "state_bytes");
+  launch = Backward();
+  launch.inputs[4].shape = {672};
+  ExpectRefusal(launch, "`state` must have shape (state size,) = (832,), but has (672,).");
+  launch = Forward();
+  launch.attrs.pop_back();
+  ExpectRefusal(launch, "`needs_grad` is missing.");
 }
 
 CASE(Workspace) {
@@ -189,7 +224,7 @@ CASE(Attributes) {
   ExpectEqual(data.clamp, 0.5f, "clamp");
   ExpectEqual(data.fused_log_softmax, 0, "fused_log_softmax");
   launch = Forward();
-  launch.attrs = {int64_t{-5}, false};
+  launch.attrs = {int64_t{-5}, false, true};
   data = TileWell(launch).data;
   ExpectEqual(data.blank, 0, "blank of forward");
   ExpectEqual(data.fused_log_softmax, 0, "fused_log_softmax of forward");
@@ -264,7 +299,7 @@ CASE(LatticeBuffers) {
   ExpectEqual(buffers(100000, 64), Numbers{128, 2048}, "64 labels");
   ExpectEqual(buffers(50, 500), Numbers{64, 2048}, "fewer rows than labels");
   ExpectEqual(buffers(1002000, 500), Numbers{512, 2048}, "500 labels");
-  ExpectEqual(buffers(10000000, 1023), Numbers{1024, 1472}, "1023 labels");
+  ExpectEqual(buffers(10000000, 1023), Numbers{1024, 1536}, "1023 labels");
 }
 
 CASE(StretchHoldsTheLongestDiagonal) {
