@@ -65,8 +65,8 @@ def substation_noise(
             gain = 10 ** (uniform(*level_db, generator) / 20)
             wave = component(num_samples, sample_rate_hz, mains_hz, generator)
             # Impulses are rare: their level is set against their peaks, not their mean power.
-            total += gain * (wave if kind == "impulse" else _unit_power(wave))
-    return _unit_power(total)
+            total += gain * (wave if kind == "impulse" else unit_power(wave))
+    return unit_power(total)
 
 
 def _hum(num_samples: int, rate_hz: int, mains_hz: float, generator: torch.Generator) -> Tensor:
@@ -99,7 +99,7 @@ def _hum(num_samples: int, rate_hz: int, mains_hz: float, generator: torch.Gener
 def _fan(num_samples: int, rate_hz: int, mains_hz: float, generator: torch.Generator) -> Tensor:
     # A large fan's blades rumble, a pump or a near cooler hisses.
     corner_hz = 300.0 * 10 ** uniform(0.0, 1.0, generator)
-    return _shaped_noise(
+    return shaped_noise(
         num_samples,
         rate_hz,
         generator,
@@ -125,8 +125,8 @@ def _impulse(num_samples: int, rate_hz: int, mains_hz: float, generator: torch.G
 
 def _corona(num_samples: int, rate_hz: int, mains_hz: float, generator: torch.Generator) -> Tensor:
     low_hz = uniform(1000.0, 2500.0, generator)
-    hiss = _unit_power(
-        _shaped_noise(num_samples, rate_hz, generator, lambda f: (f > low_hz).to(f.dtype))
+    hiss = unit_power(
+        shaped_noise(num_samples, rate_hz, generator, lambda f: (f > low_hz).to(f.dtype))
     )
     phase = uniform(0, 2 * math.pi, generator)
     cycles = torch.arange(num_samples, dtype=torch.float64) * (2 * mains_hz / rate_hz)
@@ -136,18 +136,20 @@ def _corona(num_samples: int, rate_hz: int, mains_hz: float, generator: torch.Ge
     return hiss * gate + uniform(0.05, 0.2, generator) * tone
 
 
-def _shaped_noise(
+def shaped_noise(
     num_samples: int,
     rate_hz: int,
     generator: torch.Generator,
     magnitude: Callable[[Tensor], Tensor],
 ) -> Tensor:
+    """White noise times `magnitude` of the frequency in Hz, (num_samples,)."""
     spectrum = torch.fft.rfft(torch.randn(num_samples, generator=generator))
     frequencies = torch.fft.rfftfreq(num_samples, 1 / rate_hz)
     return torch.fft.irfft(spectrum * magnitude(frequencies), n=num_samples)
 
 
-def _unit_power(wave: Tensor) -> Tensor:
+def unit_power(wave: Tensor) -> Tensor:
+    """`wave` with a mean square of 1; silence stays."""
     power = float(wave.to(torch.float64).square().mean())
     return wave / math.sqrt(power) if power > 0 else wave
 
@@ -163,12 +165,18 @@ _COMPONENTS: dict[str, tuple[tuple[float, float], _Component]] = {
 
 
 def check_noise(num_samples: int, rate_hz: int, kinds: Sequence[str], mains_hz: float) -> None:
+    """Raises ValueError for an argument of `substation_noise` out of range."""
+    check_length(num_samples, rate_hz, mains_hz)
+    unknown = [kind for kind in kinds if kind not in KINDS]
+    if unknown or not kinds or isinstance(kinds, str):
+        raise ValueError(f"`kinds` must name one or more of {', '.join(KINDS)}, but is {kinds!r}.")
+
+
+def check_length(num_samples: int, rate_hz: int, mains_hz: float) -> None:
+    """Raises ValueError for a length, a rate or a mains frequency out of range."""
     if num_samples < 0:
         raise ValueError(f"`num_samples` must not be negative, but is {num_samples}.")
     if rate_hz < 8000:
         raise ValueError(f"`sample_rate_hz` must be at least 8000, but is {rate_hz}.")
-    unknown = [kind for kind in kinds if kind not in KINDS]
-    if unknown or not kinds or isinstance(kinds, str):
-        raise ValueError(f"`kinds` must name one or more of {', '.join(KINDS)}, but is {kinds!r}.")
     if mains_hz not in (50, 60):
         raise ValueError(f"`mains_hz` must be 50 or 60, but is {mains_hz}.")
