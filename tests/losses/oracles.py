@@ -33,6 +33,7 @@ class Case:
     logit_lengths: Tensor  # (B,)
     target_lengths: Tensor  # (B,)
     blank: int = -1
+    emission_windows: Tensor | None = None  # (B, max U, 2)
 
     @property
     def vocab(self) -> int:
@@ -50,6 +51,12 @@ class Case:
             rows = slice(start, start + frames * (labels + 1))
             yield rows, frames, labels, self.targets[b, :labels].tolist()
             start = rows.stop
+
+    def windows_of(self, b: int) -> list[list[int]] | None:
+        """First and last frame of each label of sample b."""
+        if self.emission_windows is None:
+            return None
+        return self.emission_windows[b, : int(self.target_lengths[b])].tolist()
 
     def with_logits(self, logits: Tensor) -> Case:
         return replace(self, logits=logits)
@@ -150,7 +157,12 @@ def log_norms(rows: np.ndarray) -> np.ndarray:
 
 
 def build_lattice(
-    logits: Tensor, frames: int, labels: list[int], blank: int, fused_log_softmax: bool = True
+    logits: Tensor,
+    frames: int,
+    labels: list[int],
+    blank: int,
+    fused_log_softmax: bool = True,
+    windows: list[list[int]] | None = None,
 ) -> Lattice:
     """The lattice of one sample whose (T * U1, V) logits are given."""
     columns = len(labels) + 1
@@ -163,6 +175,9 @@ def build_lattice(
     label_lp = np.full((frames, columns), -np.inf)
     for u, label in enumerate(labels):
         label_lp[:, u] = logits[:, u, label].double().numpy() - log_norm[:, u]
+        if windows is not None:
+            t = np.arange(frames)
+            label_lp[(t < windows[u][0]) | (t > windows[u][1]), u] = -np.inf
     alpha = forward_scores(blank_lp.tolist(), label_lp.tolist())
     beta = backward_scores(blank_lp.tolist(), label_lp.tolist())
     cost = -(alpha[frames - 1][columns - 1] + float(blank_lp[-1, -1]))
@@ -201,6 +216,7 @@ def gradient_of_frame(
     labels: list[int],
     blank: int,
     fused_log_softmax: bool = True,
+    fastemit_lambda: float = 0.0,
 ) -> np.ndarray:
     """d cost / d logits of frame t, (U1, V), from the frame's float64 logits."""
     columns = len(labels) + 1
@@ -209,13 +225,17 @@ def gradient_of_frame(
     if lattice.cost == math.inf:
         return np.zeros_like(logits)
     reach = lattice.alpha[t] + lattice.cost  # alpha - lnP
+    leave = np.exp(lattice.blank[t] + reach + lattice.beta[t + 1, :columns])
+    emit = np.exp(lattice.label[t] + reach + lattice.beta[t, 1:]) * (1.0 + fastemit_lambda)
     if fused_log_softmax:
+        # Both together, but at full precision where they are tiny.
         occupancy = reach + lattice.beta[t, :columns]
+        if fastemit_lambda > 0:
+            occupancy = np.log(np.maximum(leave + emit, np.finfo(np.float64).tiny))
         gradient = np.exp(logits + (occupancy - lattice.log_norm[t])[:, None])
     else:
         gradient = np.zeros_like(logits)
-    gradient[:, blank] -= np.exp(lattice.blank[t] + reach + lattice.beta[t + 1, :columns])
-    emit = np.exp(lattice.label[t] + reach + lattice.beta[t, 1:])
+    gradient[:, blank] -= leave
     for u, label in enumerate(labels):
         gradient[u, label] -= emit[u]
     return gradient
@@ -226,6 +246,7 @@ def exact(
     *,
     clamp: float = -1.0,
     fused_log_softmax: bool = True,
+    fastemit_lambda: float = 0.0,
     upstream: Tensor | None = None,
 ) -> tuple[Tensor, Tensor]:
     """Costs (B,) and packed gradient (N, V) in float64, for the logits as they are."""
@@ -233,13 +254,17 @@ def exact(
     gradient = torch.empty(case.logits.shape, dtype=torch.float64)
     logits = case.logits.detach()
     for b, (rows, frames, _, labels) in enumerate(case.samples()):
-        lattice = build_lattice(logits[rows], frames, labels, case.blank_index, fused_log_softmax)
+        lattice = build_lattice(
+            logits[rows], frames, labels, case.blank_index, fused_log_softmax, case.windows_of(b)
+        )
         costs[b] = lattice.cost
         for t in range(frames):
             first = rows.start + t * (len(labels) + 1)
             frame = logits[first : first + len(labels) + 1].double().numpy()
             gradient[first : first + len(labels) + 1] = torch.from_numpy(
-                gradient_of_frame(lattice, frame, t, labels, case.blank_index, fused_log_softmax)
+                gradient_of_frame(
+                    lattice, frame, t, labels, case.blank_index, fused_log_softmax, fastemit_lambda
+                )
             )
     if clamp > 0:
         gradient.clamp_(-clamp, clamp)
@@ -255,12 +280,15 @@ def enumerate_costs(case: Case, fused_log_softmax: bool = True) -> Tensor:
     """-ln of the summed probability of each alignment, one at a time; differentiable."""
     log_probs = case.logits.log_softmax(-1) if fused_log_softmax else case.logits
     costs = []
-    for rows, frames, num_labels, labels in case.samples():
+    for b, (rows, frames, num_labels, labels) in enumerate(case.samples()):
+        windows = case.windows_of(b) or [[0, frames]] * num_labels
         block = log_probs[rows].reshape(frames, num_labels + 1, -1)
         paths = [
             path_score(block, emitting, labels, case.blank_index)
             for emitting in itertools.combinations_with_replacement(range(frames), num_labels)
+            if all(first <= t <= last for t, (first, last) in zip(emitting, windows, strict=True))
         ]
+        paths = paths or [log_probs.new_tensor(-math.inf)]
         costs.append(-torch.logsumexp(torch.stack(paths), 0))
     return torch.stack(costs)
 
@@ -307,6 +335,7 @@ def run(
         case.logit_lengths,
         case.target_lengths,
         blank=case.blank,
+        emission_windows=case.emission_windows,
         backend=backend,
         **options,
     )
