@@ -3,10 +3,12 @@
 import torch
 from torch import Tensor
 
-from asr_ascend.losses import _arguments, _native, _op, _values, layout, reference
+from asr_ascend.losses import _arguments, _native, _op, _values, _windows, layout, reference
 from asr_ascend.losses.layout import Problem
 
 _REDUCTIONS = ("none", "mean", "sum")
+# Backends whose operators know no emission windows: a copy of the logits closes them.
+_WITHOUT_WINDOWS = ("npu",)
 
 
 def rnnt_loss(
@@ -97,8 +99,11 @@ def rnnt_loss(
         emission_windows,
     )
     problem = _arguments.check(logits, problem, reuse_logits)
+    backend = _choose_backend(logits, backend)
     rows = _rows_contiguous(logits)
-    if _choose_backend(logits, backend) == "cpu":
+    if emission_windows is not None and backend in _WITHOUT_WINDOWS:
+        rows, problem = _windows.close_windows(rows, problem)
+    if backend == "cpu":
         costs = _op.rnnt_costs(rows, problem, reuse_logits)
     else:
         costs = reference.rnnt_costs(rows, problem)
@@ -148,13 +153,19 @@ def rnnt_loss_and_grad(
         emission_windows,
     )
     problem = _arguments.check(logits, problem, reuse_logits)
+    backend = _choose_backend(logits, backend)
     rows = _rows_contiguous(logits)
-    if _choose_backend(logits, backend) == "cpu":
-        costs, grad = _op.rnnt_costs_and_gradient(rows, problem, reuse_logits)
-    else:
+    if emission_windows is not None and backend in _WITHOUT_WINDOWS:
+        rows, without = _windows.close_windows(rows.detach(), problem)
+        costs, grad = _op.rnnt_costs_and_gradient(rows, without, True)
+        grad = _windows.original_gradient(grad, problem)
+    elif backend == "reference":
         costs, grad = reference.rnnt_costs_and_gradient(rows, problem)
-        if reuse_logits:
-            grad = logits.detach().copy_(grad)
+    else:
+        costs, grad = _op.rnnt_costs_and_gradient(rows, problem, reuse_logits)
+        return costs.to(_cost_dtype(logits)), grad
+    if reuse_logits:
+        grad = logits.detach().copy_(grad)
     return costs.to(_cost_dtype(logits)), grad
 
 
