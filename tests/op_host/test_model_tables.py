@@ -1,4 +1,4 @@
-"""docs/model.md holds what its script measures on the emulator, and the model's sums are right."""
+"""kernels/README.md holds what the script measures on the emulator; the model's sums are right."""
 
 import importlib.util
 import sys
@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 OPERATOR = Path(__file__).resolve().parents[2] / "kernels" / "rnnt_loss_fused"
-DOCUMENT = OPERATOR / "docs" / "model.md"
+DOCUMENT = OPERATOR.parent / "README.md"
 
 
 def load_script():
@@ -31,11 +31,11 @@ def test_a_core_is_bound_by_copies_or_by_instructions() -> None:
 
 
 def test_model_of_both_plans() -> None:
-    shape = tables.Shape("made up", batch=4, frames=10, labels=3, vocab=1000)
+    shape = tables.Shape(((10, 3),) * 4, vocab=1000)
     assert shape.rows == 160
     row = tables.Work(bytes=0, repeats=1.8e6)  # one millisecond a row
     lattice = (tables.Work(repeats=3.6e6), tables.Work(repeats=5.4e6))
-    times = tables.milliseconds(row, lattice, shape, 1)
+    times = tables.milliseconds(row, {(10, 3): lattice}, shape, 1)
     assert times["rows"] == pytest.approx(160 / 40)
     assert times["lattice"] == pytest.approx(3)
     assert times["total"] == pytest.approx(7)
@@ -44,11 +44,23 @@ def test_model_of_both_plans() -> None:
 
 
 def test_more_lattice_tasks_than_cores() -> None:
-    shape = tables.Shape("made up", batch=41, frames=1, labels=0, vocab=2)
+    shape = tables.Shape(((1, 0),) * 41, vocab=2)
     lattice = (tables.Work(repeats=1.8e6), tables.Work(repeats=1.8e6))
-    times = tables.milliseconds(tables.Work(), lattice, shape, 1)
+    times = tables.milliseconds(tables.Work(), {(1, 0): lattice}, shape, 1)
     assert times["lattice"] == pytest.approx(3)  # 82 tasks on 40 cores
     assert times["alone"] == pytest.approx(4)  # two utterances on one of the cores
+
+
+def test_ragged_batch() -> None:
+    shape = tables.Shape(((10, 3), (5, 1)), vocab=2, dtype="float16")
+    assert str(shape) == "2 x 10 x 3 x 2 ragged, float16"
+    assert shape.rows == 50 and shape.logits_bytes == 200
+    long, short = tables.Work(repeats=3.6e6), tables.Work(repeats=1.8e6)
+    lattice_of = {(10, 3): (long, long), (5, 1): (short, short)}
+    times = tables.milliseconds(tables.Work(repeats=1.8e6), lattice_of, shape, 1)
+    assert times["rows"] == pytest.approx(50 / 40)
+    assert times["lattice"] == pytest.approx(2)  # each of the four on a core of its own
+    assert times["alone"] == pytest.approx(40 + 4)
 
 
 def test_replaced() -> None:

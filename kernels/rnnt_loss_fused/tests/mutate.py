@@ -89,10 +89,10 @@ MUTATIONS = (
     Mutation(
         "swap blank and label",
         "rnnt_loss_gradient.h",
-        "    PrepareEntry(kAtLabel, kLabelLogit, Values(kSplit), count);\n"
-        "    PrepareEntry(kAtBlank, kBlankLogit, Values(kX), count);\n",
-        "    PrepareEntry(kAtLabel, kBlankLogit, Values(kX), count);\n"
-        "    PrepareEntry(kAtBlank, kLabelLogit, Values(kSplit), count);\n",
+        "    PrepareEntry(kAtLabel, kLabelLogit, Values(kSplit), 1.0f + lambda, count);\n"
+        "    PrepareEntry(kAtBlank, kBlankLogit, Values(kX), 1.0f, count);\n",
+        "    PrepareEntry(kAtLabel, kBlankLogit, Values(kX), 1.0f + lambda, count);\n"
+        "    PrepareEntry(kAtBlank, kLabelLogit, Values(kSplit), 1.0f, count);\n",
     ),
     Mutation(
         "float pairs become plain float",
@@ -130,6 +130,18 @@ MUTATIONS = (
         "forget padding of a short diagonal",
         "rnnt_loss_lattice.h",
         "    SetLane(beta.high[kPad], diagonal.count, kImpossible);\n",
+        "",
+    ),
+    Mutation(
+        "put a short diagonal over its neighbour",
+        "rnnt_loss_lattice_output.h",
+        "{((uint64_t{1} << diagonal.count) - 1) << lane, 0}",
+        "{(uint64_t{1} << (diagonal.count + lane)) - 1, 0}",
+    ),
+    Mutation(
+        "forget FastEmit in the softmax",
+        "rnnt_loss_gradient.h",
+        "    if (lambda > 0.0f) AddLabelWeight(lambda, count);\n",
         "",
     ),
     Mutation(

@@ -1,4 +1,4 @@
-"""Prints the memory and traffic tables and the time model of docs/model.md, or rewrites them there.
+"""Prints the operator's tables of kernels/README.md, or rewrites them there.
 
 Bytes, instructions and 256-byte steps are counted by running the kernel on the emulator. Times are
 a model: nothing here has run on a 910B.
@@ -17,7 +17,7 @@ from pathlib import Path
 OPERATOR = Path(__file__).resolve().parents[2]
 EMULATOR = OPERATOR.parent / "emulator"
 
-# What the chip is taken to be, and where it is said. See docs/model.md.
+# What the chip is taken to be. kernels/README.md says where that is from.
 CORES = 40  # vector_core_cnt; some models have 48
 CLOCK_HZ = 1.8e9  # cube_freq
 VECTOR_BYTES_PER_CYCLE = 256  # vec_calc_size: 128 float16
@@ -29,36 +29,50 @@ INSTRUCTION_CYCLES = (8, 16, 32)  # start of a vector instruction whose result t
 SCALAR_CYCLES = (4, 8, 16)  # a scalar read or write of UB
 
 
+MEMORY_BYTES = 64e9
+
+
 @dataclass(frozen=True)
 class Shape:
-    """Utterances of equal length: B of T frames and U labels over V symbols."""
+    """A batch of utterances of (T, U) over V symbols."""
 
-    name: str
-    batch: int
-    frames: int
-    labels: int
+    lengths: tuple[tuple[int, int], ...]
     vocab: int
     dtype: str = "float32"
 
     def __str__(self) -> str:
-        return f"{self.name}: {self.batch} x {self.frames} x {self.labels} x {self.vocab}"
+        longest = max(self.lengths)
+        ragged = "" if len(set(self.lengths)) == 1 else " ragged"
+        text = f"{len(self.lengths)} x {longest[0]} x {longest[1]} x {self.vocab}"
+        return text + ragged + ("" if self.dtype == "float32" else f", {self.dtype}")
 
     @property
     def rows(self) -> int:
-        return self.batch * self.frames * (self.labels + 1)
+        return sum(frames * (labels + 1) for frames, labels in self.lengths)
 
     @property
     def logits_bytes(self) -> int:
         return self.rows * self.vocab * (4 if self.dtype == "float32" else 2)
 
 
+# The specification's shapes that fit the chip's memory, and more of the bench.
 SHAPES = (
-    Shape("S1", 4, 200, 50, 50),
-    Shape("S2", 8, 500, 100, 500),
-    Shape("S3", 16, 1000, 200, 500),
-    Shape("S4", 2, 500, 100, 5000),
-    Shape("S2 float16", 8, 500, 100, 500, "float16"),
-    Shape("largest precision row", 4, 2000, 500, 128),
+    Shape(((200, 50),) * 4, 50),
+    Shape(((500, 100),) * 8, 500),
+    Shape(((500, 100),) * 8, 500, "float16"),
+    Shape(((1000, 200),) * 16, 500),
+    Shape(((1000, 200),) * 16, 5000, "float16"),
+    Shape(((500, 100),) * 2, 5000),
+    Shape(((500, 100),), 50000),
+)
+# Those of them that do not fit, whatever is done.
+TOO_LARGE = (Shape(((1000, 200),) * 16, 5000), Shape(((2000, 500),) * 32, 50000))
+# Its precision rows, with lengths over the ranges that it gives.
+PRECISION_ROWS = (
+    Shape(((100, 100), (1000, 300)), 50),
+    Shape(((200, 50), (800, 200), (1400, 350), (2000, 500)), 128),
+    Shape(((100, 50), (500, 200)), 64, "float16"),
+    Shape(((100, 50), (400, 150), (700, 200), (1000, 300)), 128, "float16"),
 )
 
 
@@ -112,12 +126,16 @@ class Meter:
 
     def __init__(self, executable: Path) -> None:
         self._executable = executable
+        self._runs: dict[tuple[str, ...], dict] = {}
 
     def run(self, dtype: str, cores: int, vocab: int, lengths: list[tuple[int, int]]) -> dict:
         command = [str(self._executable), dtype, str(cores), str(vocab)]
         command += [f"{frames},{labels}" for frames, labels in lengths]
-        output = subprocess.run(command, check=True, capture_output=True, text=True).stdout
-        return json.loads(output)
+        key = tuple(command)
+        if key not in self._runs:
+            output = subprocess.run(command, check=True, capture_output=True, text=True).stdout
+            self._runs[key] = json.loads(output)
+        return self._runs[key]
 
 
 def core_work(counters: dict) -> Work:
@@ -139,8 +157,9 @@ def logits_phases(run: dict) -> tuple[int, int]:
 
 def work_of_a_row(meter: Meter, shape: Shape) -> Work:
     """The two phases over the logits, for one row: measured on fewer frames, linear in rows."""
-    frames = max(2, min(shape.frames, 4_000_000 // (shape.vocab * (shape.labels + 1))))
-    run = meter.run(shape.dtype, 4, shape.vocab, [(frames, shape.labels)])
+    frames, labels = max(shape.lengths)
+    frames = max(2, min(frames, 4_000_000 // (shape.vocab * (labels + 1))))
+    run = meter.run(shape.dtype, 4, shape.vocab, [(frames, labels)])
     work = Work()
     for phase in logits_phases(run):
         for counters in run["phases"][phase]:
@@ -148,9 +167,9 @@ def work_of_a_row(meter: Meter, shape: Shape) -> Work:
     return work * (1 / run["rows"])
 
 
-def work_of_a_lattice(meter: Meter, shape: Shape) -> tuple[Work, Work]:
-    """alpha and beta of one utterance, each on a core of its own; the vocabulary doesn't matter."""
-    run = meter.run(shape.dtype, 2, 8, [(shape.frames, shape.labels)])
+def work_of_a_lattice(meter: Meter, length: tuple[int, int]) -> tuple[Work, Work]:
+    """alpha and beta of one utterance, each on a core of its own; symbols don't matter."""
+    run = meter.run("float32", 2, 8, [length])
     first, last = logits_phases(run)
     work = [Work(), Work()]
     for phase in range(first + 1, last):
@@ -159,15 +178,28 @@ def work_of_a_lattice(meter: Meter, shape: Shape) -> tuple[Work, Work]:
     return work[0], work[1]
 
 
-def milliseconds(row: Work, lattice: tuple[Work, Work], shape: Shape, guess: int) -> dict:
-    """The model: this plan, its three parts, and one utterance on one core throughout."""
+def makespan(seconds: list[float]) -> float:
+    """Tasks go to the cores longest first, each to the least loaded."""
+    loads = [0.0] * CORES
+    for task in sorted(seconds, reverse=True):
+        loads[loads.index(min(loads))] += task
+    return max(loads)
+
+
+Lattices = dict[tuple[int, int], tuple[Work, Work]]
+
+
+def milliseconds(row: Work, lattice_of: Lattices, shape: Shape, guess: int) -> dict:
+    """The model: this plan, its parts, and one utterance on one core throughout."""
     hbm = row.bytes * shape.rows / HBM_BYTES_PER_SECOND
     rows = max(hbm, (row * (shape.rows / CORES)).seconds(guess))
-    tasks_of_a_core = -(-2 * shape.batch // CORES)
-    lattices = max(work.seconds(guess) for work in lattice) * tasks_of_a_core
-    samples_of_a_core = -(-shape.batch // CORES)
-    one_sample = row * (shape.rows / shape.batch) + lattice[0] + lattice[1]
-    alone = max(hbm, one_sample.seconds(guess) * samples_of_a_core)
+    tasks = [work for length in shape.lengths for work in lattice_of[length]]
+    lattices = makespan([work.seconds(guess) for work in tasks])
+    utterances = []
+    for length in shape.lengths:
+        alpha, beta = lattice_of[length]
+        utterances.append(row * (length[0] * (length[1] + 1)) + alpha + beta)
+    alone = max(hbm, makespan([work.seconds(guess) for work in utterances]))
     return {
         "rows": rows * 1e3,
         "lattice": lattices * 1e3,
@@ -179,21 +211,47 @@ def milliseconds(row: Work, lattice: tuple[Work, Work], shape: Shape, guess: int
 
 def time_table(meter: Meter) -> list[str]:
     lines = [
-        "| B x T x U x V | HBM limit | phases 1 and 3 | phase 2 | all | cheapest to dearest guess "
-        "| one utterance per core | ratio |",
-        "|---|---|---|---|---|---|---|---|",
+        "| B x T x U x V | HBM limit | phases 1 and 3 | T + U | phase 2 | all "
+        "| cheapest to dearest guess | one utterance per core | ratio |",
+        "|---|---|---|---|---|---|---|---|---|",
     ]
-    for shape in SHAPES:
+    for shape in SHAPES + PRECISION_ROWS:
         row = work_of_a_row(meter, shape)
-        lattice = work_of_a_lattice(meter, shape)
-        times = [milliseconds(row, lattice, shape, guess) for guess in range(3)]
+        lattice_of = {length: work_of_a_lattice(meter, length) for length in set(shape.lengths)}
+        times = [milliseconds(row, lattice_of, shape, guess) for guess in range(3)]
         middle = times[1]
         lines.append(
             f"| {shape} | {middle['limit']:.3f} | {middle['rows']:.3f} | "
+            f"{max(sum(length) for length in shape.lengths)} | "
             f"{middle['lattice']:.3f} | {middle['total']:.3f} | "
             f"{times[0]['total']:.3f} to {times[2]['total']:.3f} | {middle['alone']:.2f} | "
             f"{middle['alone'] / middle['total']:.1f} |"
         )
+    return lines
+
+
+def work_table(meter: Meter) -> list[str]:
+    """What the time is made of."""
+    lines = [
+        "| of | vector instructions | steps of 256 bytes | scalar accesses | bytes, as charged |",
+        "|---|---|---|---|---|",
+    ]
+
+    def add(name: str, work: Work) -> None:
+        lines.append(
+            f"| {name} | {work.instructions:.1f} | {work.repeats:.1f} | {work.scalars:.1f} | "
+            f"{work.bytes:.0f} |"
+        )
+
+    for vocab, dtype in ((50, "float32"), (500, "float32"), (500, "float16"), (5000, "float32")):
+        row = work_of_a_row(meter, Shape(((400, 100),), vocab, dtype))
+        add(f"a row in phases 1 and 3, V = {vocab}, {dtype}", row)
+    for labels in (20, 100, 500):
+        frames = 4 * labels
+        for name, work in zip(
+            ("alpha", "beta"), work_of_a_lattice(meter, (frames, labels)), strict=True
+        ):
+            add(f"a diagonal of {name}, U = {labels}, T = {frames}", work * (1 / (frames + labels)))
     return lines
 
 
@@ -226,7 +284,8 @@ def traffic_table(meter: Meter) -> list[str]:
         size = run["rows"] * vocab * (4 if dtype == "float32" else 2)
         logits = tensor_bytes(run, "logits")[0]
         grad = tensor_bytes(run, "grad")[1]
-        state = sum(tensor_bytes(run, "state"))
+        # Besides the state each core writes 32 bytes there for all cores to read.
+        state = sum(tensor_bytes(run, "state")) - 32 * (cores + cores * cores)
         everything = sum(sum(tensor_bytes(run, name)) for name in run["traffic"])
         other = everything - logits - grad - state
         lines.append(
@@ -249,20 +308,30 @@ def memory_table(meter: Meter) -> list[str]:
         f"A row takes {a_row:.0f} bytes of workspace, an utterance {a_sample:.0f}, and {fixed:.0f} "
         "are fixed.",
         "",
-        "| B x T x U x V | logits, MB | gradient, MB | workspace, MB | workspace / logits |",
+        "| B x T x U x V | logits and gradient, MB each | workspace, MB | workspace / logits "
+        "| fits 64 GB |",
         "|---|---|---|---|---|",
     ]
-    for shape in SHAPES:
-        workspace = fixed + a_row * shape.rows + a_sample * shape.batch
+    for shape in SHAPES + TOO_LARGE + PRECISION_ROWS:
+        workspace = fixed + a_row * shape.rows + a_sample * len(shape.lengths)
         logits = shape.logits_bytes
+        needed = 2 * logits + workspace
+        fits = "yes" if needed < MEMORY_BYTES else "in place"
+        if logits + workspace >= MEMORY_BYTES:
+            fits = "no"
         lines.append(
-            f"| {shape} | {logits / 1e6:.1f} | {logits / 1e6:.1f} | {workspace / 1e6:.1f} | "
-            f"{workspace / logits:.4f} |"
+            f"| {shape} | {logits / 1e6:.1f} | {workspace / 1e6:.1f} | "
+            f"{workspace / logits:.4f} | {fits} |"
         )
     return lines
 
 
-TABLES = {"memory": memory_table, "traffic": traffic_table, "time": time_table}
+TABLES = {
+    "memory": memory_table,
+    "traffic": traffic_table,
+    "time": time_table,
+    "work": work_table,
+}
 
 
 def replaced(document: str, name: str, lines: list[str]) -> str:
@@ -275,9 +344,9 @@ def replaced(document: str, name: str, lines: list[str]) -> str:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("tables", nargs="*", help=f"of {', '.join(TABLES)}; default: all")
-    parser.add_argument("--write", action="store_true", help="put them into docs/model.md")
+    parser.add_argument("--write", action="store_true", help="put them into kernels/README.md")
     arguments = parser.parse_args()
-    path = OPERATOR / "docs" / "model.md"
+    path = OPERATOR.parent / "README.md"
     with tempfile.TemporaryDirectory() as folder:
         meter = Meter(build(Path(folder)))
         for name in arguments.tables or TABLES:
