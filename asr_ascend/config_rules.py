@@ -146,7 +146,13 @@ DATA = {
     "noise_clips": integer(1),
     "noise_clip_seconds": number(0.1),
     "mains_hz": choice(50, 60),
+    "noise_banks": optional(list_of(TEXT)),
+    "noise_weights": optional(list_of(number(0))),
     "valid_snr_db": optional(number()),
+    "valid_noise_banks": optional(list_of(TEXT)),
+    "rooms_dir": optional(TEXT),
+    "room_probability": number(0, 1),
+    "speed_factors": list_of(number(0.5, 2)),
     "spec_augment": optional(Rule("arguments of SpecAugment", lambda v: isinstance(v, dict))),
     "cache_audio_bytes": integer(0),
 }

@@ -1,10 +1,16 @@
-"""SpecAugment: bands of frequency and spans of time hidden from the model."""
+"""SpecAugment, speed perturbation, rooms: what changes speech beside noise."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
 import torch
+import torchaudio.transforms
 from torch import Tensor
 
+from asr_ascend.data.acoustics.responses import RoomResponses
+from asr_ascend.data.manifest import Utterance
 from asr_ascend.data.seeding import integer
 
 
@@ -12,7 +18,9 @@ class SpecAugment:
     """Log-mel features with random bands and spans set to the mean.
 
     Source: Park et al. 2019, "SpecAugment", section 2, without time warping; a span covers at most
-    `max_time_fraction` of an utterance, as in Park et al. 2020 (adaptive masking).
+    `max_time_fraction` of an utterance, as in Park et al. 2020 (adaptive masking). torchaudio's
+    transform of this name draws from torch's global generator, so a batch would depend on what
+    was drawn before it.
 
     Args:
         num_freq_masks: bands per utterance.
@@ -65,3 +73,60 @@ class SpecAugment:
             start = integer(0, frames - length, generator)
             hidden[start : start + length] = True
         return torch.where(hidden, self.fill.to(features), features)
+
+
+class SpeedPerturbation:
+    """Speech played faster or slower, pitch and all, by resampling.
+
+    Source: Ko et al. 2015, "Audio augmentation for speech recognition".
+
+    Args:
+        factors: speeds to draw from; above 1 is faster and shorter. Each once per 1/len(factors).
+        sample_rate_hz: of the speech.
+
+    Raises:
+        ValueError: no factor, or one outside [0.5, 2].
+    """
+
+    def __init__(
+        self, factors: Sequence[float] = (0.9, 1.0, 1.1), sample_rate_hz: int = 16000
+    ) -> None:
+        if not factors or not all(0.5 <= factor <= 2 for factor in factors):
+            raise ValueError(
+                f"`speed_factors` must be one or more numbers in [0.5, 2], but is {list(factors)}."
+            )
+        self.factors = tuple(float(factor) for factor in factors)
+        # Each holds the filter of its ratio of rates, which takes longer to make than to use.
+        self._at = {
+            factor: torchaudio.transforms.Speed(sample_rate_hz, factor) for factor in self.factors
+        }
+
+    def __call__(self, waveform: Tensor, factor: float) -> Tensor:
+        """`waveform` (samples,) at one of the factors, about samples / factor long."""
+        if factor == 1.0 or waveform.numel() == 0:
+            return waveform
+        faster: Tensor = self._at[factor](waveform)[0]
+        return faster
+
+
+def at_speed(utterance: Utterance, factor: float) -> Utterance:
+    """`utterance` with the duration and the token times that it has at `factor` of its speed."""
+    times = utterance.token_start_ms
+    return replace(
+        utterance,
+        duration=utterance.duration / factor,
+        token_start_ms=None if times is None else tuple(time / factor for time in times),
+    )
+
+
+@dataclass(frozen=True)
+class RoomMix:
+    """How rooms are heard.
+
+    Args:
+        responses: of the rooms, one drawn for an utterance.
+        probability: of an utterance to be heard in one.
+    """
+
+    responses: RoomResponses
+    probability: float = 0.5

@@ -12,11 +12,11 @@ from torch import Tensor
 
 from asr_ascend.data import filtering
 from asr_ascend.data.audio import AudioError, load_utterance
-from asr_ascend.data.augment import SpecAugment
+from asr_ascend.data.augment import RoomMix, SpecAugment, SpeedPerturbation
 from asr_ascend.data.features import LogMel
 from asr_ascend.data.manifest import Utterance
-from asr_ascend.data.noise import NoiseBank, mix_at_snr
-from asr_ascend.data.seeding import seeded_generator, uniform
+from asr_ascend.data.noise import NoiseSource, mix_at_snr
+from asr_ascend.data.seeding import integer, seeded_generator, uniform
 from asr_ascend.data.threads import single_thread
 
 _TOLERANCE_SECONDS = 0.05
@@ -53,7 +53,7 @@ class NoiseMix:
         probability: of adding any.
     """
 
-    bank: NoiseBank
+    bank: NoiseSource
     snr_db: tuple[float, float]
     probability: float = 1.0
 
@@ -66,7 +66,9 @@ class SpeechDataset:
         targets: token ids of each utterance.
         log_mel: features.
         limits: what audio must meet once it is read.
-        seed: of noise and SpecAugment.
+        seed: of every draw.
+        speed: None for none.
+        rooms: None for none.
         noise: None for clean.
         spec_augment: None for none.
         cache_audio_bytes: decoded audio kept in memory, 0 for none.
@@ -80,6 +82,8 @@ class SpeechDataset:
         limits: filtering.Limits,
         *,
         seed: int = 0,
+        speed: SpeedPerturbation | None = None,
+        rooms: RoomMix | None = None,
         noise: NoiseMix | None = None,
         spec_augment: SpecAugment | None = None,
         cache_audio_bytes: int = 0,
@@ -89,6 +93,8 @@ class SpeechDataset:
         self.log_mel = log_mel
         self.limits = limits
         self.seed = seed
+        self.speed = speed
+        self.rooms = rooms
         self.noise = noise
         self.spec_augment = spec_augment
         self._cache_left = cache_audio_bytes
@@ -145,6 +151,7 @@ class SpeechDataset:
         if reason is not None:
             warnings.warn(f"Skipped utterance '{utterance.id}': {reason}", stacklevel=2)
             return reason
+        waveform = self._changed(index, epoch, waveform)
         generator = seeded_generator("augmentation", self.seed, epoch, utterance.id)
         if self.noise is not None and uniform(0, 1, generator) < self.noise.probability:
             snr_db = uniform(*self.noise.snr_db, generator)
@@ -152,6 +159,44 @@ class SpeechDataset:
             waveform = mix_at_snr(waveform, clip, snr_db, self.log_mel.sample_rate_hz)
         features: Tensor = self.log_mel(waveform)
         return self.spec_augment(features, generator) if self.spec_augment else features
+
+    def speeds(self, index: int, seconds: float | None = None) -> list[float]:
+        """Speeds at which an utterance (of `seconds`, or as stated) is still within all limits."""
+        if self.speed is None:
+            return [1.0]
+        utterance = self.utterances[index]
+        seconds = utterance.duration if seconds is None else seconds
+        fitting = []
+        for factor in self.speed.factors:
+            duration = seconds / factor
+            frames = self.log_mel.num_frames(int(duration * self.log_mel.sample_rate_hz))
+            target = self.targets[index]
+            if self.limits.reason_to_skip(utterance.text, target, duration, frames) is None:
+                fitting.append(factor)
+        return fitting or [1.0]
+
+    def longest_seconds(self, index: int) -> float:
+        """Duration of an utterance at its slowest speed: what a batch must have room for."""
+        return self.utterances[index].duration / min(self.speeds(index))
+
+    def _changed(self, index: int, epoch: int, waveform: Tensor) -> Tensor:
+        """Waveform at a drawn speed and in a drawn room.
+
+        Both have generators of their own, so that noise and SpecAugment stay what they are without.
+        """
+        utterance = self.utterances[index]
+        if self.speed is not None:
+            generator = seeded_generator("speed", self.seed, epoch, utterance.id)
+            stated = self.speeds(index)
+            factor = stated[integer(0, len(stated) - 1, generator)]
+            seconds = waveform.numel() / self.log_mel.sample_rate_hz
+            if factor in self.speeds(index, seconds):
+                waveform = self.speed(waveform, factor)
+        if self.rooms is not None:
+            generator = seeded_generator("room", self.seed, epoch, utterance.id)
+            if uniform(0, 1, generator) < self.rooms.probability:
+                waveform = self.rooms.responses.apply(waveform, generator)
+        return waveform
 
     def _reason_to_skip(self, index: int, num_samples: int) -> str | None:
         utterance = self.utterances[index]

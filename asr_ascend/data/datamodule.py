@@ -12,7 +12,7 @@ import lightning
 import torch
 from torch import Tensor
 
-from asr_ascend.data import filtering, noise
+from asr_ascend.data import augmentation, filtering, noise
 from asr_ascend.data.audio import AudioError
 from asr_ascend.data.augment import SpecAugment
 from asr_ascend.data.batch import Batch, NoiseMix, SpeechDataset
@@ -47,14 +47,20 @@ class SpeechDataModule(lightning.LightningDataModule):
         max_batch_seconds: bound of a batch's padded audio.
         max_utterance_seconds: longer utterances are skipped and counted.
         num_workers: processes that prepare batches; 0 costs least for a small model on a CPU.
-        seed: of batch order, noise and SpecAugment.
+        seed: of batch order and of every draw of noise, room, speed and SpecAugment.
         noise_probability: part of the training utterances with noise.
         snr_db: lowest and highest SNR of that noise, drawn uniformly.
         noise_kinds: see `asr_ascend.data.noise`; "corona" is left for evaluation.
         noise_clips: clips in the noise bank.
         noise_clip_seconds: length of each.
         mains_hz: 50 or 60.
+        noise_banks: folders of banks on disk, in place of the one in memory; None for that.
+        noise_weights: how often each of these banks is drawn; None: equally often.
         valid_snr_db: SNR of the validation set's fixed noise; None for clean.
+        valid_noise_banks: as `noise_banks`, of the validation set.
+        rooms_dir: folder of room responses (`asr_ascend.data.rooms`); None for none.
+        room_probability: part of the training utterances that are heard in one of them.
+        speed_factors: training speeds, drawn equally often; [1.0] for the recorded one.
         spec_augment: arguments of `SpecAugment`; None for none.
         cache_audio_bytes: decoded training audio kept in memory (without workers).
         sample_rate_hz: audio is resampled to it.
@@ -86,14 +92,23 @@ class SpeechDataModule(lightning.LightningDataModule):
         noise_clips: int = 160,
         noise_clip_seconds: float = 8.0,
         mains_hz: float = 50.0,
+        noise_banks: Sequence[str] | None = None,
+        noise_weights: Sequence[float] | None = None,
         valid_snr_db: float | None = None,
+        valid_noise_banks: Sequence[str] | None = None,
+        rooms_dir: str | None = None,
+        room_probability: float = 0.5,
+        speed_factors: Sequence[float] = (1.0,),
         spec_augment: Mapping[str, Any] | None = None,
         cache_audio_bytes: int = 512 * 2**20,
         sample_rate_hz: int = 16000,
         num_mel_bins: int = 80,
     ) -> None:
         super().__init__()
-        _check_arguments(max_batch_seconds, max_utterance_seconds, noise_probability, snr_db)
+        _check_seconds(max_batch_seconds, max_utterance_seconds)
+        augmentation.check_augmentation(
+            noise_probability, snr_db, noise_banks, noise_weights, room_probability
+        )
         self.train_manifest = Path(train_manifest).expanduser()
         self.valid_manifest = Path(valid_manifest).expanduser()
         self.tokenizer = tokenizer
@@ -113,7 +128,12 @@ class SpeechDataModule(lightning.LightningDataModule):
         self.noise_clips = noise_clips
         self.noise_clip_seconds = noise_clip_seconds
         self.mains_hz = mains_hz
+        self.noise_banks = noise_banks
+        self.noise_weights = noise_weights
         self.valid_snr_db = valid_snr_db
+        self.valid_noise_banks = valid_noise_banks
+        self.rooms = augmentation.room_mix(rooms_dir, room_probability, sample_rate_hz)
+        self.speed = augmentation.speed_perturbation(speed_factors, sample_rate_hz)
         self.spec_augment = None if spec_augment is None else dict(spec_augment)
         SpecAugment(**(self.spec_augment or {}))  # a wrong argument is told now, not after set-up
         self.cache_audio_bytes = cache_audio_bytes
@@ -141,10 +161,11 @@ class SpeechDataModule(lightning.LightningDataModule):
                 vocab_size=self.tokenizer_vocab_size,
             )
         train = self._dataset(utterances, "train", self.tokenizer.unk)
+        train.speed, train.rooms = self.speed, self.rooms
         if self.cmvn is None:
             self.cmvn = CMVN.from_utterances(_clean_features(train))
         if self.noise_probability > 0:
-            bank = self._bank(self.seed)
+            bank = self._bank(self.noise_banks, self.noise_weights, self.noise_clips, self.seed)
             train.noise = NoiseMix(bank, self.snr_db, self.noise_probability)
         if self.spec_augment is not None:
             fill = self.cmvn.mean.clone()
@@ -152,7 +173,7 @@ class SpeechDataModule(lightning.LightningDataModule):
         # Unknown characters stay in validation: the model can't write them, and that is an error.
         self.valid_dataset = self._dataset(valid, "valid", None)
         if self.valid_snr_db is not None:
-            bank = self._bank(self.seed + 1, clips=16)
+            bank = self._bank(self.valid_noise_banks, None, 16, self.seed + 1)
             self.valid_dataset.noise = NoiseMix(bank, (self.valid_snr_db, self.valid_snr_db))
         self.train_dataset = train
 
@@ -196,7 +217,7 @@ class SpeechDataModule(lightning.LightningDataModule):
         skipped: Counter[str] = Counter()
         for utterance in utterances:
             target = self.tokenizer.encode(utterance.text)
-            frames = self._stated_frames(utterance)
+            frames = self._frames(utterance.duration)
             reason = limits.reason_to_skip(utterance.text, target, utterance.duration, frames)
             if reason is None:
                 kept.append(utterance)
@@ -224,11 +245,11 @@ class SpeechDataModule(lightning.LightningDataModule):
         costs = [
             UtteranceCost(
                 utterance.id,
-                utterance.duration,
-                filtering.encoder_frames(self._stated_frames(utterance)),
-                len(target),
+                dataset.longest_seconds(index),
+                filtering.encoder_frames(self._frames(dataset.longest_seconds(index))),
+                len(dataset.targets[index]),
             )
-            for utterance, target in zip(dataset.utterances, dataset.targets, strict=True)
+            for index, utterance in enumerate(dataset.utterances)
         ]
         return LatticeCostBatchSampler(
             costs,
@@ -242,18 +263,19 @@ class SpeechDataModule(lightning.LightningDataModule):
             world_size=self.trainer.world_size if self.trainer else 1,
         )
 
-    def _stated_frames(self, utterance: Utterance) -> int:
-        return self.log_mel.num_frames(round(utterance.duration * self.log_mel.sample_rate_hz))
+    def _frames(self, seconds: float) -> int:
+        return self.log_mel.num_frames(round(seconds * self.log_mel.sample_rate_hz))
 
-    def _bank(self, seed: int, clips: int | None = None) -> noise.NoiseBank:
-        return noise.NoiseBank(
-            clips or self.noise_clips,
-            self.noise_clip_seconds,
-            self.noise_kinds,
-            seed,
-            self.log_mel.sample_rate_hz,
-            self.mains_hz,
-        )
+    def _bank(
+        self,
+        banks: Sequence[str] | None,
+        weights: Sequence[float] | None,
+        clips: int,
+        seed: int,
+    ) -> noise.NoiseSource:
+        simulated = (clips, self.noise_clip_seconds, self.noise_kinds, seed, self.mains_hz)
+        rate_hz = self.log_mel.sample_rate_hz
+        return augmentation.noise_source(banks, weights, rate_hz, simulated)
 
     def _ready(self, dataset: SpeechDataset | None) -> SpeechDataset:
         if dataset is None:
@@ -270,19 +292,10 @@ def _clean_features(dataset: SpeechDataset) -> Iterator[Tensor]:
             continue  # counted when its batch comes
 
 
-def _check_arguments(
-    max_batch_seconds: float,
-    max_utterance_seconds: float,
-    noise_probability: float,
-    snr_db: Sequence[float],
-) -> None:
+def _check_seconds(max_batch_seconds: float, max_utterance_seconds: float) -> None:
     if max_batch_seconds <= 0:
         raise ValueError(f"`max_batch_seconds` must be positive, but is {max_batch_seconds}.")
     if max_utterance_seconds <= 0:
         raise ValueError(
             f"`max_utterance_seconds` must be positive, but is {max_utterance_seconds}."
         )
-    if not 0 <= noise_probability <= 1:
-        raise ValueError(f"`noise_probability` must be in [0, 1], but is {noise_probability}.")
-    if len(snr_db) != 2 or not snr_db[0] <= snr_db[1]:
-        raise ValueError(f"`snr_db` must be a lowest and a highest SNR, but is {list(snr_db)}.")

@@ -52,7 +52,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return 0
     counts = Counter(room["place"] for room in read_index(Path(options.out))["clips"])
     told = ", ".join(f"{count} {place}" for place, count in sorted(counts.items()))
-    print(f"Wrote {options.out}: {told}. Train with data.rooms={options.out}")
+    print(f"Wrote {options.out}: {told}. Train with data.rooms_dir={options.out}")
     return 0
 
 
