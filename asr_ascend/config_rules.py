@@ -92,6 +92,7 @@ LOSS = {
     "clamp": number(),
     "reduction": choice("sum", "mean"),
     "fused_log_softmax": FLAG,
+    "fastemit_lambda": number(0),
     "dtype": choice("float32", "float16", "bfloat16", "float64"),
     "reuse_logits": FLAG,
     "backend": optional(TEXT),

@@ -12,7 +12,7 @@ from lightning.pytorch import LightningModule
 from torch import Tensor, nn
 
 from asr_ascend import checkpoint
-from asr_ascend.alignment import first_frames, restrict
+from asr_ascend.alignment import first_frames
 from asr_ascend.data.datamodule import Batch
 from asr_ascend.data.seeding import stable_seed
 from asr_ascend.decoding import greedy_decode
@@ -95,16 +95,24 @@ class TransducerModule(LightningModule):
             ctc = ctc / batch.targets.shape[0]
         if ctc_only:
             return None, ctc
+        windows = self._emission_windows(ctc_log_probs, batch, lengths)
         logits = self.model.join_packed(encoded, lengths, batch.targets, batch.target_lengths)
-        if self.loss_config["alignment_frames"] is not None:
-            early, late = self.loss_config["alignment_frames"]
-            sizes = lengths, batch.targets, batch.target_lengths
-            heard = first_frames(ctc_log_probs, *sizes, self.tokenizer.blank)
-            window = heard - early, heard + late
-            logits = restrict(logits, *sizes, window, self.tokenizer.blank)
-        return self._rnnt(logits, batch, lengths), ctc
+        return self._rnnt(logits, batch, lengths, windows), ctc
 
-    def _rnnt(self, logits: Tensor, batch: Batch, lengths: Tensor) -> Tensor:
+    def _emission_windows(
+        self, ctc_log_probs: Tensor, batch: Batch, lengths: Tensor
+    ) -> Tensor | None:
+        """(B, U, 2): the frames around where the CTC head hears each token; None: every frame."""
+        if self.loss_config["alignment_frames"] is None:
+            return None
+        early, late = self.loss_config["alignment_frames"]
+        sizes = lengths, batch.targets, batch.target_lengths
+        heard = first_frames(ctc_log_probs, *sizes, self.tokenizer.blank)
+        return torch.stack([heard - early, heard + late], dim=-1)
+
+    def _rnnt(
+        self, logits: Tensor, batch: Batch, lengths: Tensor, windows: Tensor | None
+    ) -> Tensor:
         config = self.loss_config
         fused = config["fused_log_softmax"]
         if not fused:
@@ -118,6 +126,8 @@ class TransducerModule(LightningModule):
             clamp=config["clamp"],
             reduction=config["reduction"],
             fused_log_softmax=fused,
+            fastemit_lambda=config["fastemit_lambda"],
+            emission_windows=windows,
             # log_softmax keeps its output for its own backward, so it can't be overwritten.
             reuse_logits=config["reuse_logits"] and fused,
             backend=config["backend"],

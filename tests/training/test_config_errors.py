@@ -10,8 +10,8 @@ from asr_ascend.config import compose_config, conf_dir, quote_paths
 from asr_ascend.config_rules import ConfigError
 
 LOSS_KEYS = (
-    "alignment_frames, backend, blank, clamp, ctc_first, ctc_weight, dtype, fused_log_softmax, "
-    "normalize_by, reduction, reuse_logits"
+    "alignment_frames, backend, blank, clamp, ctc_first, ctc_weight, dtype, fastemit_lambda, "
+    "fused_log_softmax, normalize_by, reduction, reuse_logits"
 )
 TRAIN_CASES = {
     "experiment=dmo": "`experiment` has no option 'dmo'; it has demo, smoke.",
@@ -23,6 +23,7 @@ TRAIN_CASES = {
     "loss, model, name, optimizer, output_dir, resume, seed, trainer.",
     "loss.clamp=abc": "`loss.clamp` must be a number, but is 'abc'.",
     "loss.clamp=inf": "`loss.clamp` must be a number, but is inf.",
+    "loss.fastemit_lambda=-1": "`loss.fastemit_lambda` must be a number of at least 0, but is -1.",
     "loss.blank=1.5": "`loss.blank` must be an integer, but is 1.5.",
     "loss.reduction=none": "`loss.reduction` must be one of sum, mean in training, which needs a "
     "single number to minimise, but is 'none'.",

@@ -13,6 +13,7 @@ import asr_ascend.module
 import asr_ascend.train
 from asr_ascend.config import compose_config
 from asr_ascend.data.batch import Batch
+from asr_ascend.losses import rnnt
 from asr_ascend.models import build_transducer
 from asr_ascend.module import TransducerModule
 from asr_ascend.tokenizer import Tokenizer
@@ -207,9 +208,12 @@ def test_the_operator_sees_what_the_config_says(tmp_path, monkeypatch):
 
     def spy(logits, targets, logit_lengths, target_lengths, **options):
         rows = int((logit_lengths * (target_lengths + 1)).sum())
-        # Seven pieces, and a column for what lies outside the tokens' windows.
-        assert logits.shape == (rows, 8)
+        assert logits.shape == (rows, 7)
+        first, last = options["emission_windows"].unbind(-1)
+        assert first.shape == targets.shape
+        assert (last - first == 1 + 5).all()
         seen.append({"dtype": logits.dtype, **options})
+        del seen[-1]["emission_windows"]
         return original(logits, targets, logit_lengths, target_lengths, **options)
 
     monkeypatch.setattr(asr_ascend.module, "rnnt_loss", spy)
@@ -217,6 +221,7 @@ def test_the_operator_sees_what_the_config_says(tmp_path, monkeypatch):
     manifest = write_corpus(tmp_path / "corpus")
     overrides = [
         *("loss.blank=0", "loss.clamp=1.0", "loss.reduction=sum", "loss.dtype=bfloat16"),
+        *("loss.fastemit_lambda=0.01", "loss.alignment_frames=[1,5]"),
         *("trainer.max_epochs=1", "loss.ctc_first=0", f"data.train_manifest={manifest}"),
         "trainer.progress_bar=false",
     ]
@@ -231,6 +236,7 @@ def test_the_operator_sees_what_the_config_says(tmp_path, monkeypatch):
                 "clamp": 1.0,
                 "reduction": "sum",
                 "fused_log_softmax": True,
+                "fastemit_lambda": 0.01,
                 "reuse_logits": True,
                 "backend": None,
             }
@@ -250,7 +256,34 @@ def test_log_probabilities_reach_the_operator_where_the_config_says_so(tokenizer
     fused = one_step(tokenizer, [make_batch([0, 1])])
     monkeypatch.setattr(asr_ascend.module, "rnnt_loss", spy)
     apart = one_step(tokenizer, [make_batch([0, 1])], "loss.fused_log_softmax=false")
-    (far_from_one, options), *_ = seen  # the extra column belongs to the sum
+    (far_from_one, options), *_ = seen
     assert far_from_one < 1e-5
     assert (options["fused_log_softmax"], options["reuse_logits"]) == (False, False)
     assert_same_gradients(apart, fused)
+
+
+def test_windows_in_the_operator_train_as_closing_them_by_copy_does(tokenizer, monkeypatch):
+    overrides = "loss.alignment_frames=[1,2]", "loss.fastemit_lambda=0.05"
+    batch = make_batch([0, 1, 2, 3])
+    free = one_step(tokenizer, [batch], "loss.alignment_frames=null")
+    held = one_step(tokenizer, [batch], *overrides)
+    assert held.last_step_metrics["rnnt_loss"] > free.last_step_metrics["rnnt_loss"] + 1
+    monkeypatch.setattr(rnnt, "_WITHOUT_WINDOWS", ("cpu",))
+    copied = one_step(tokenizer, [batch], *overrides)
+    for key in ("loss", "rnnt_loss", "grad_norm"):
+        expected = pytest.approx(held.last_step_metrics[key], rel=1e-6)
+        assert copied.last_step_metrics[key] == expected
+    assert_same_gradients(copied, held)
+
+
+def test_fastemit_changes_the_gradient_and_not_the_loss(tokenizer):
+    plain, sooner = (
+        one_step(tokenizer, [make_batch([0, 1])], f"loss.fastemit_lambda={weight}")
+        for weight in (0.0, 0.5)
+    )
+    assert sooner.last_step_metrics["loss"] == plain.last_step_metrics["loss"]
+    name = "model.joiner.output.bias"
+    difference = sooner.gradients[name] - plain.gradients[name]
+    # Labels are pushed up, all else down; blank is 0.
+    assert difference[0] > 0.01
+    assert difference.sum().abs() < 1e-5
