@@ -1,0 +1,195 @@
+# shellcheck shell=bash
+# Looks for all that the build needs; each lack is one sentence, and all are listed.
+
+least_cmake=3.20
+least_gcc=9
+job_gib=2 # what compiling torch's headers takes, about
+
+check_environment() {
+  check_machine
+  if [ "$wants_package" = yes ]; then
+    check_toolkit
+    check_install_path
+  fi
+  check_host_tools
+  if [ "$wants_binding" = yes ]; then check_torch; fi
+}
+
+at_least() { # version, least
+  [ "$(printf '%s\n%s\n' "$2" "$1" | sort -V | head -n 1)" = "$2" ]
+}
+
+check_toolkit() {
+  cann_version=unknown
+  if [ -z "$cann" ]; then
+    local root
+    for root in ${ASCEND_ROOTS:-/usr/local/Ascend "$HOME/Ascend"}; do
+      local script
+      for script in "$root"/ascend-toolkit/set_env.sh "$root"/cann/set_env.sh "$root"/set_env.sh; do
+        [ -f "$script" ] || continue
+        problem "\`ASCEND_HOME_PATH\` is not set: run \`source $script\` first."
+        return
+      done
+    done
+    problem "CANN is missing: \`ASCEND_HOME_PATH\` is not set and there is no toolkit in ${ASCEND_ROOTS:-/usr/local/Ascend or $HOME/Ascend}. Install the CANN 9.x toolkit for Atlas A2 and source its set_env.sh."
+    return
+  fi
+  if [ ! -d "$cann" ]; then
+    problem "\`ASCEND_HOME_PATH\` (or --cann) must be the CANN toolkit's folder, but there is no folder $cann."
+    return
+  fi
+  read_toolkit_version
+  local machine
+  machine=$(uname -m)
+  if [ -n "$cann_machine" ] && [ "$cann_machine" != "$machine" ]; then
+    problem "the CANN toolkit in $cann is for $cann_machine, but this machine is $machine."
+  fi
+  asc_dir=$(find_asc)
+  if [ -z "$asc_dir" ]; then
+    problem "the CANN toolkit in $cann ($cann_version) has no ASCConfig.cmake: the operator package needs CANN 9.x."
+  fi
+  device_compiler=$(find_device_compiler)
+  if [ -z "$device_compiler" ]; then
+    problem "there is no device compiler (bisheng or ccec) in $cann: the runtime alone (nnrt, nnae) can't build, install the toolkit."
+  fi
+}
+
+read_toolkit_version() {
+  local file
+  cann_machine=''
+  for file in "$cann"/"$(uname -m)"-linux/ascend_toolkit_install.info "$cann"/*/ascend_toolkit_install.info \
+    "$cann"/ascend_toolkit_install.info "$cann"/version.cfg "$cann"/compiler/version.info; do
+    [ -f "$file" ] || continue
+    cann_version=$(sed -n 's/^[Vv]ersion=//p' "$file" | head -n 1)
+    cann_machine=$(sed -n 's/^arch=//p' "$file" | head -n 1)
+    [ -n "$cann_version" ] && return
+  done
+  cann_version=unknown
+}
+
+find_asc() {
+  local folder
+  for folder in "$cann"/compiler/tikcpp/ascendc_kernel_cmake "$cann"/tools/tikcpp/ascendc_kernel_cmake \
+    "$cann"/lib64/cmake/ASC "$cann"/lib/cmake/ASC "$cann"/cmake/ASC "$cann"/*-linux/tikcpp/ascendc_kernel_cmake; do
+    [ -f "$folder/ASCConfig.cmake" ] || [ -f "$folder/asc-config.cmake" ] || continue
+    echo "$folder"
+    return
+  done
+}
+
+find_device_compiler() {
+  local name folder
+  for name in bisheng ccec; do
+    for folder in "$cann"/compiler/ccec_compiler/bin "$cann"/ccec_compiler/bin "$cann"/*-linux/ccec_compiler/bin \
+      "$cann"/bin "$cann"/compiler/bin; do
+      if [ -x "$folder/$name" ]; then
+        echo "$folder/$name"
+        return
+      fi
+    done
+  done
+}
+
+# Chips by the names that `npu-smi info -m` prints.
+soc_of_chip() {
+  case $1 in
+    910B[1-4]* | 910B2C*) echo ascend910b ;;
+    910_93* | 910C*) echo ascend910_93 ;;
+    910 | 910A | 910B | 910Pro* | 910Premium*) echo ascend910 ;;
+    310P*) echo ascend310p ;;
+    310B*) echo ascend310b ;;
+    310) echo ascend310 ;;
+    *) echo unknown ;;
+  esac
+}
+
+check_machine() {
+  chip=''
+  if ! command -v npu-smi >/dev/null; then
+    note "npu-smi is not in PATH: whether this machine's chip is $soc is not checked."
+    return
+  fi
+  local answer
+  if ! answer=$(npu-smi info -m 2>&1); then
+    problem "npu-smi fails, so the driver isn't ready: $(grep -m1 . <<<"$answer")"
+    return
+  fi
+  chip=$(grep -v -i -w mcu <<<"$answer" | grep -oE '(Ascend ?|[[:space:]])(910|310)[A-Za-z0-9_]*' | head -n 1 | sed -E 's/^(Ascend)?[[:space:]]*//')
+  if [ -z "$chip" ]; then
+    note "npu-smi names no chip: whether it is $soc is not checked."
+    return
+  fi
+  local found
+  found=$(soc_of_chip "$chip")
+  if [ "$found" = unknown ]; then
+    note "npu-smi names a chip $chip that build.sh doesn't know: whether it is $soc is not checked."
+  elif [ "$found" != "$soc" ]; then
+    problem "this machine's chip is $chip ($found), but the kernels are for $soc and would not start on it."
+  fi
+}
+
+check_host_tools() {
+  local version
+  if command -v "$python" >/dev/null; then
+    python=$(command -v "$python")
+  else
+    problem "there is no Python $python: give --python."
+  fi
+  if ! command -v cmake >/dev/null; then
+    problem "cmake is missing: install $least_cmake or later."
+  else
+    version=$(cmake --version | sed -n 's/^cmake version //p')
+    at_least "$version" "$least_cmake" || problem "cmake must be $least_cmake or later, but is $version."
+  fi
+  if ! command -v make >/dev/null && ! command -v ninja >/dev/null; then problem "make is missing."; fi
+  if ! command -v "$cxx" >/dev/null; then
+    problem "the C++ compiler $cxx is missing: install g++ $least_gcc or later, or give --cxx."
+    cxx_version=missing
+    return
+  fi
+  cxx_version=$("$cxx" -dumpfullversion -dumpversion 2>/dev/null | head -n 1)
+  if ! grep -q -i clang <<<"$("$cxx" --version 2>/dev/null)" && ! at_least "$cxx_version" "$least_gcc"; then
+    problem "the C++ compiler $cxx must be g++ $least_gcc or later for torch's headers, but is $cxx_version."
+  fi
+}
+
+check_torch() {
+  torch_version=missing torch_npu_version=missing torch_abi='' python_version=''
+  command -v "$python" >/dev/null || return
+  local line
+  while IFS= read -r line; do
+    case $line in
+      python=*) python_version=${line#*=} ;;
+      torch=*) torch_version=${line#*=} ;;
+      torch_npu=*) torch_npu_version=${line#*=} ;;
+      abi=*) torch_abi=${line#*=} ;;
+      problem=*) problem "${line#*=}" ;;
+    esac
+  done < <("$python" "$kernels/build_npu/describe_torch.py" 2>&1 || echo "problem=$python can't run describe_torch.py.")
+}
+
+# Jobs at once: what was asked for, or the processors; fewer where the memory doesn't hold them.
+choose_jobs() {
+  local asked=${jobs:-$(nproc)} fit
+  [ -n "$memory_gib" ] || memory_gib=$(free_gib)
+  fit=$((memory_gib / job_gib))
+  [ "$fit" -ge 1 ] || fit=1
+  if [ "$asked" -gt "$fit" ]; then
+    jobs=$fit
+    say "$jobs compile job(s) instead of $asked: $memory_gib GiB of memory are free, and one takes up to $job_gib."
+  else
+    jobs=$asked
+  fi
+}
+
+# Free memory in GiB; a container may be allowed less than the machine has.
+free_gib() {
+  local free limit used
+  free=$(awk '/^MemAvailable:/ {print int($2 / 1048576)}' /proc/meminfo)
+  if limit=$(cat /sys/fs/cgroup/memory.max 2>/dev/null) && [ "$limit" != max ]; then
+    used=$(cat /sys/fs/cgroup/memory.current)
+    limit=$(((limit - used) / 1073741824))
+    [ "$limit" -ge "$free" ] || free=$limit
+  fi
+  echo "$free"
+}
