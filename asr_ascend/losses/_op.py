@@ -11,7 +11,7 @@ from typing import Any, NoReturn
 import torch
 from torch import Tensor
 
-from asr_ascend.losses import _native, _values
+from asr_ascend.losses import _ascend, _native, _values
 from asr_ascend.losses._arguments import is_row_contiguous
 from asr_ascend.losses.layout import Problem
 
@@ -33,10 +33,13 @@ _library.define(
 _library.define(
     f"rnnt_loss_backward_(Tensor grad_costs, Tensor(a!) logits, Tensor state, {_PROBLEM}) -> ()"
 )
+# The NPU alone: costs and gradient by one kernel, and what the latest calls found (_ascend.py).
+_library.define(f"rnnt_loss_fused(Tensor logits, {_PROBLEM}) -> (Tensor costs, Tensor grad)")
+_library.define("rnnt_loss_take_statuses(Device device) -> Tensor[]")
 
 
 def rnnt_costs(logits: Tensor, problem: Problem, reuse_logits: bool) -> Tensor:
-    """Costs (B,) float64 of packed or padded logits; autograd knows their gradient."""
+    """Costs (B,) of packed or padded logits, float64 on the CPU; autograd knows their gradient."""
     needs_grad = logits.requires_grad and torch.is_grad_enabled()
     costs: Tensor
     costs, _ = torch.ops.asr_ascend.rnnt_loss_forward(logits, *problem, needs_grad, reuse_logits)
@@ -47,14 +50,21 @@ def rnnt_costs(logits: Tensor, problem: Problem, reuse_logits: bool) -> Tensor:
 def rnnt_costs_and_gradient(
     logits: Tensor, problem: Problem, reuse_logits: bool
 ) -> tuple[Tensor, Tensor]:
-    """Costs (B,) float64 and the gradient of their sum, like ``logits`` or in their place."""
+    """Costs (B,) as of rnnt_costs; gradient of their sum, like ``logits`` or in their place."""
     logits = logits.detach()
+    if _is_on_npu(logits) and not reuse_logits and problem.fastemit_lambda == 0.0:
+        costs, grad = torch.ops.asr_ascend.rnnt_loss_fused(logits, *problem)
+        return costs, grad
     costs, state = torch.ops.asr_ascend.rnnt_loss_forward(logits, *problem, True, reuse_logits)
     grad_costs = torch.ones_like(costs)
     if reuse_logits:
         torch.ops.asr_ascend.rnnt_loss_backward_(grad_costs, logits, state, *problem)
         return costs, logits
     return costs, torch.ops.asr_ascend.rnnt_loss_backward(grad_costs, logits, state, *problem)
+
+
+def _is_on_npu(tensor: Tensor) -> bool:
+    return tensor.device.type == _ascend.DEVICE_TYPE
 
 
 # CPU
@@ -166,6 +176,12 @@ _library.impl("rnnt_loss_backward_", _backward_in_place_cpu, "CPU")
 @torch.library.register_fake("asr_ascend::rnnt_loss_forward", lib=_library)
 def _forward_fake(logits: Tensor, targets: Tensor, *arguments: Any) -> tuple[Tensor, Tensor]:
     *_, needs_grad, _ = arguments
+    if _is_on_npu(logits):
+        size = _ascend.state_size(logits.shape[0], targets.shape[0], True) if needs_grad else 0
+        floats = torch.float32
+        return logits.new_empty(targets.shape[0], dtype=floats), logits.new_empty(
+            size, dtype=floats
+        )
     costs = logits.new_empty(targets.shape[0], dtype=torch.float64)
     # One slot per row of the tensor, padding included: how many are used depends on values.
     num_rows = math.prod(logits.shape[:-1]) if needs_grad else 0
@@ -180,6 +196,12 @@ def _backward_fake(grad_costs: Tensor, logits: Tensor, *_: Any) -> Tensor:
 @torch.library.register_fake("asr_ascend::rnnt_loss_backward_", lib=_library)
 def _backward_in_place_fake(grad_costs: Tensor, logits: Tensor, *_: Any) -> None:
     return None
+
+
+@torch.library.register_fake("asr_ascend::rnnt_loss_fused", lib=_library)
+def _fused_fake(logits: Tensor, targets: Tensor, *_: Any) -> tuple[Tensor, Tensor]:
+    costs = logits.new_empty(targets.shape[0], dtype=torch.float32)
+    return costs, torch.empty_like(logits, memory_format=torch.contiguous_format)
 
 
 # Autograd
@@ -225,8 +247,9 @@ def _differentiate(ctx: Any, grad_costs: Tensor | None, _: None) -> tuple[Tensor
 
 
 def _refuse_second_derivative(ctx: Any, *grads: Any) -> NoReturn:
+    backend = "npu" if _is_on_npu(grads[0]) else "cpu"
     raise RuntimeError(
-        '`rnnt_loss` with backend="cpu" has no second derivative; backend="reference" has.'
+        f'`rnnt_loss` with backend="{backend}" has no second derivative; backend="reference" has.'
     )
 
 

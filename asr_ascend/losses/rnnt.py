@@ -3,12 +3,10 @@
 import torch
 from torch import Tensor
 
-from asr_ascend.losses import _arguments, _native, _op, _values, _windows, layout, reference
+from asr_ascend.losses import _arguments, _backends, _values, layout
 from asr_ascend.losses.layout import Problem
 
 _REDUCTIONS = ("none", "mean", "sum")
-# Backends whose operators know no emission windows: a copy of the logits closes them.
-_WITHOUT_WINDOWS = ("npu",)
 
 
 def rnnt_loss(
@@ -25,6 +23,7 @@ def rnnt_loss(
     emission_windows: Tensor | None = None,
     reuse_logits: bool = False,
     backend: str | None = None,
+    validate: bool = False,
 ) -> Tensor:
     """RNN-T loss: -ln P(targets | logits), summed over all alignments, of a batch of B samples.
 
@@ -33,7 +32,9 @@ def rnnt_loss(
             or better. Packed (N, V): the rows of all samples one after the other, row
             ``t * (U_b + 1) + u`` of sample b, N = sum of ``logit_lengths * (target_lengths + 1)``.
             Or padded (B, T, U + 1, V), where padding is never read and gets zero gradient. Any
-            strides; copied only if the last dimension is not contiguous.
+            strides; copied only if the last dimension is not contiguous. On an NPU not float64,
+            copied if not contiguous, and padded logits, which are packed there, need both lengths
+            on the CPU.
         targets: (B, >= max U_b) int32/int64 in [0, V), padded with anything, never ``blank``
             within ``target_lengths``.
         logit_lengths: (B,) int32/int64, T_b >= 1, on the CPU or the device of ``logits``. The
@@ -59,8 +60,12 @@ def rnnt_loss(
             allocated. Only one backward pass is possible then, and whoever else saved ``logits``
             for a backward pass gets torch's error about an in-place modification. The reference
             checks the same but overwrites nothing.
-        backend: "cpu", "reference" (slow, any device, differentiable twice), or None for the
-            native one of the device of ``logits``; never chosen by what happens to be built.
+        backend: "cpu", "npu", "reference" (slow, any device, differentiable twice), or None for
+            the native one of the device of ``logits``; never chosen by what happens to be built.
+        validate: on an NPU, check targets and lengths that are on the device before the kernel
+            starts and what it found afterwards, which waits for the device. Without it they never
+            lead out of a tensor: where one is out of place, every cost of the call is NaN and
+            every gradient zero, and :func:`check_status` says which. Other devices always check.
 
     Returns:
         A scalar, or (B,) for "none", in nats; float64 for float64 logits and float32 for all
@@ -99,14 +104,8 @@ def rnnt_loss(
         emission_windows,
     )
     problem = _arguments.check(logits, problem, reuse_logits)
-    backend = _choose_backend(logits, backend)
-    rows = _rows_contiguous(logits)
-    if emission_windows is not None and backend in _WITHOUT_WINDOWS:
-        rows, problem = _windows.close_windows(rows, problem)
-    if backend == "cpu":
-        costs = _op.rnnt_costs(rows, problem, reuse_logits)
-    else:
-        costs = reference.rnnt_costs(rows, problem)
+    backend = _backends.choose(logits, backend)
+    costs = _backends.costs(logits, problem, backend, reuse_logits=reuse_logits, validate=validate)
     if reduction == "mean":
         costs = costs.mean()
     elif reduction == "sum":
@@ -127,12 +126,13 @@ def rnnt_loss_and_grad(
     emission_windows: Tensor | None = None,
     reuse_logits: bool = False,
     backend: str | None = None,
+    validate: bool = False,
 ) -> tuple[Tensor, Tensor]:
     """RNN-T costs and their gradient in one call, outside of autograd.
 
     Args:
         logits, targets, logit_lengths, target_lengths, blank, clamp, fused_log_softmax,
-            fastemit_lambda, emission_windows, backend: as for :func:`rnnt_loss`.
+            fastemit_lambda, emission_windows, backend, validate: as for :func:`rnnt_loss`.
         reuse_logits: write the gradient into the memory of ``logits`` and return it there.
 
     Returns:
@@ -153,19 +153,10 @@ def rnnt_loss_and_grad(
         emission_windows,
     )
     problem = _arguments.check(logits, problem, reuse_logits)
-    backend = _choose_backend(logits, backend)
-    rows = _rows_contiguous(logits)
-    if emission_windows is not None and backend in _WITHOUT_WINDOWS:
-        rows, without = _windows.close_windows(rows.detach(), problem)
-        costs, grad = _op.rnnt_costs_and_gradient(rows, without, True)
-        grad = _windows.original_gradient(grad, problem)
-    elif backend == "reference":
-        costs, grad = reference.rnnt_costs_and_gradient(rows, problem)
-    else:
-        costs, grad = _op.rnnt_costs_and_gradient(rows, problem, reuse_logits)
-        return costs.to(_cost_dtype(logits)), grad
-    if reuse_logits:
-        grad = logits.detach().copy_(grad)
+    backend = _backends.choose(logits, backend)
+    costs, grad = _backends.costs_and_gradient(
+        logits, problem, backend, reuse_logits=reuse_logits, validate=validate
+    )
     return costs.to(_cost_dtype(logits)), grad
 
 
@@ -173,8 +164,8 @@ class RNNTLoss(torch.nn.Module):
     """:func:`rnnt_loss` as a module, as torchaudio.transforms.RNNTLoss.
 
     Args:
-        blank, clamp, reduction, fused_log_softmax, fastemit_lambda, reuse_logits, backend: as for
-            :func:`rnnt_loss`.
+        blank, clamp, reduction, fused_log_softmax, fastemit_lambda, reuse_logits, backend,
+            validate: as for :func:`rnnt_loss`.
     """
 
     def __init__(
@@ -187,6 +178,7 @@ class RNNTLoss(torch.nn.Module):
         fastemit_lambda: float = 0.0,
         reuse_logits: bool = False,
         backend: str | None = None,
+        validate: bool = False,
     ) -> None:
         super().__init__()
         self.blank = blank
@@ -196,6 +188,7 @@ class RNNTLoss(torch.nn.Module):
         self.fastemit_lambda = fastemit_lambda
         self.reuse_logits = reuse_logits
         self.backend = backend
+        self.validate = validate
 
     def forward(
         self,
@@ -220,6 +213,7 @@ class RNNTLoss(torch.nn.Module):
             emission_windows=emission_windows,
             reuse_logits=self.reuse_logits,
             backend=self.backend,
+            validate=self.validate,
         )
 
     def extra_repr(self) -> str:
@@ -227,7 +221,7 @@ class RNNTLoss(torch.nn.Module):
             f"blank={self.blank}, clamp={self.clamp}, reduction={self.reduction!r}, "
             f"fused_log_softmax={self.fused_log_softmax}, "
             f"fastemit_lambda={self.fastemit_lambda}, reuse_logits={self.reuse_logits}, "
-            f"backend={self.backend!r}"
+            f"backend={self.backend!r}, validate={self.validate}"
         )
 
 
@@ -291,30 +285,7 @@ def unpack_logits(
 
 def available_backends() -> tuple[str, ...]:
     """Names that ``backend`` takes here and now, fastest first."""
-    return ("cpu", "reference") if _native.is_available() else ("reference",)
-
-
-def _choose_backend(logits: Tensor, backend: str | None) -> str:
-    if backend is None:
-        if logits.device.type != "cpu":
-            raise RuntimeError(
-                f"`rnnt_loss` has no native backend for logits on {logits.device}; "
-                'backend="reference" works there, slowly.'
-            )
-        return "cpu"
-    if backend not in ("cpu", "reference"):
-        raise ValueError(
-            f'`backend` must be None, "cpu" or "reference", but is {_arguments.quoted(backend)}.'
-        )
-    if backend == "cpu" and logits.device.type != "cpu":
-        raise ValueError(
-            f'`logits` must be on the CPU for backend="cpu", but is on {logits.device}.'
-        )
-    return backend
-
-
-def _rows_contiguous(logits: Tensor) -> Tensor:
-    return logits if _arguments.is_row_contiguous(logits) else logits.contiguous()
+    return _backends.available()
 
 
 def _cost_dtype(logits: Tensor) -> torch.dtype:

@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from test_fuzz import bounded
 
-from asr_ascend.losses import RNNTLoss, _op, rnnt, rnnt_loss, rnnt_loss_and_grad
+from asr_ascend.losses import RNNTLoss, _backends, _op, rnnt_loss, rnnt_loss_and_grad
 
 LENGTHS = [(5, 3), (4, 2), (1, 2), (3, 0)]
 # Padding columns hold what would close everything if it were read.
@@ -376,7 +376,7 @@ class TestClosedByCopy:
 
     @pytest.fixture(autouse=True)
     def cpu_knows_no_windows(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr(rnnt, "_WITHOUT_WINDOWS", ("cpu",))
+        monkeypatch.setattr(_backends, "_WITHOUT_WINDOWS", ("cpu",))
         operator = _op.rnnt_costs
 
         def without_windows(logits: torch.Tensor, problem: Any, *rest: Any) -> torch.Tensor:

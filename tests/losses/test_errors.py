@@ -110,8 +110,8 @@ SHAPE_ERRORS = [
     ),
     ({"blank": 7}, "`blank` must be in [-5, 4], but is 7."),
     ({"blank": -6}, "`blank` must be in [-5, 4], but is -6."),
-    ({"backend": "cuda"}, '`backend` must be None, "cpu" or "reference", but is "cuda".'),
-    ({"backend": 0}, '`backend` must be None, "cpu" or "reference", but is 0.'),
+    ({"backend": "cuda"}, '`backend` must be None, "cpu", "npu" or "reference", but is "cuda".'),
+    ({"backend": 0}, '`backend` must be None, "cpu", "npu" or "reference", but is 0.'),
 ]
 
 

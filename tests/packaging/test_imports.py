@@ -40,6 +40,8 @@ def roots(names: set[str]) -> set[str]:
 @pytest.mark.parametrize("path", sources("losses"), ids=lambda p: p.name)
 def test_losses_import_torch_and_the_standard_library_alone(path):
     allowed = {"torch", "asr_ascend", *sys.stdlib_module_names}
+    if path.name == "_ascend.py":
+        allowed.add("torch_npu")
     assert roots(imported_modules(path)) <= allowed
     own = {n for n in imported_modules(path) if n.startswith("asr_ascend.")}
     assert all(n.startswith("asr_ascend.losses") for n in own)
@@ -56,6 +58,11 @@ def test_models_know_no_loss_tokenizer_or_lightning(path):
         "asr_ascend.module",
     )
     assert not [n for n in names if n.startswith(forbidden)]
+
+
+def test_torch_npu_is_imported_in_one_place():
+    users = {p.name for p in sources() if "torch_npu" in roots(imported_modules(p))}
+    assert users == {"_ascend.py"}
 
 
 def test_hydra_stays_in_the_entry_points():

@@ -1,0 +1,114 @@
+"""Which implementation runs a loss, and how each is called. The arguments have been checked."""
+
+import torch
+from torch import Tensor
+
+from asr_ascend.losses import _arguments, _ascend, _native, _op, _windows, reference
+from asr_ascend.losses.layout import Problem
+
+_NAMES = ("cpu", "npu", "reference")
+# Backends whose operators know no emission windows: a copy of the logits closes them.
+_WITHOUT_WINDOWS = ("npu",)
+
+
+def available() -> tuple[str, ...]:
+    """Names that ``backend`` takes here and now, fastest first."""
+    npu = ("npu",) if _ascend.is_available() else ()
+    cpu = ("cpu",) if _native.is_available() else ()
+    return (*npu, *cpu, "reference")
+
+
+def choose(logits: Tensor, backend: str | None) -> str:
+    """The name of the backend; None stands for the native one of the device of ``logits``."""
+    device = logits.device.type
+    if backend is None:
+        if device not in ("cpu", _ascend.DEVICE_TYPE):
+            raise RuntimeError(
+                f"`rnnt_loss` has no native backend for logits on {logits.device}; "
+                'backend="reference" works there, slowly.'
+            )
+        return device
+    if backend not in _NAMES:
+        raise ValueError(
+            '`backend` must be None, "cpu", "npu" or "reference", '
+            f"but is {_arguments.quoted(backend)}."
+        )
+    if backend != "reference" and device != backend:
+        place = "the CPU" if backend == "cpu" else "an NPU"
+        raise ValueError(
+            f'`logits` must be on {place} for backend="{backend}", but is on {logits.device}.'
+        )
+    return backend
+
+
+def costs(
+    logits: Tensor, problem: Problem, backend: str, *, reuse_logits: bool, validate: bool
+) -> Tensor:
+    """Costs (B,) that autograd can differentiate."""
+    logits = _rows_contiguous(logits)
+    if backend == "reference":
+        return reference.rnnt_costs(logits, problem)
+    if problem.emission_windows is not None and backend in _WITHOUT_WINDOWS:
+        logits, problem = _windows.close_windows(logits, problem)
+    if backend == "cpu":
+        return _op.rnnt_costs(logits, problem, reuse_logits)
+    rows, problem, _ = _npu_rows(logits, problem, reuse_logits=reuse_logits, validate=validate)
+    result = _op.rnnt_costs(rows, problem, reuse_logits)
+    if validate:
+        _ascend.check_status(logits.device)
+    return result
+
+
+def costs_and_gradient(
+    logits: Tensor, problem: Problem, backend: str, *, reuse_logits: bool, validate: bool
+) -> tuple[Tensor, Tensor]:
+    """Costs (B,) and d cost_b / d logits, like ``logits`` or in their place."""
+    rows = _rows_contiguous(logits)
+    if problem.emission_windows is not None and backend in _WITHOUT_WINDOWS:
+        rows, without = _windows.close_windows(rows.detach(), problem)
+        result, grad = costs_and_gradient(
+            rows, without, backend, reuse_logits=True, validate=validate
+        )
+        grad = _windows.original_gradient(grad, problem)
+    elif backend == "reference":
+        result, grad = reference.rnnt_costs_and_gradient(rows, problem)
+    elif backend == "cpu":
+        return _op.rnnt_costs_and_gradient(rows, problem, reuse_logits)
+    else:
+        rows, problem, places = _npu_rows(
+            logits.detach(), problem, reuse_logits=reuse_logits, validate=validate
+        )
+        # Rows that were picked out of padded logits are a copy, whose memory may be used.
+        in_place = reuse_logits or places is not None
+        result, grad = _op.rnnt_costs_and_gradient(rows, problem, in_place)
+        if validate:
+            _ascend.check_status(logits.device)
+        if places is None:
+            return result, grad
+        grad = _spread(grad, places, logits)
+    if reuse_logits:
+        grad = logits.detach().copy_(grad)
+    return result, grad
+
+
+def _npu_rows(
+    logits: Tensor, problem: Problem, *, reuse_logits: bool, validate: bool
+) -> tuple[Tensor, Problem, Tensor | None]:
+    """What the NPU operator takes: packed rows; and their places in padded logits."""
+    prepared = _ascend.prepare(logits, problem, validate=validate)
+    if logits.dim() == 4:
+        places = _ascend.packed_rows(logits, problem)
+        return logits.flatten(0, 2).index_select(0, places), prepared, places
+    # aclnn would copy rows that are not contiguous in forward and again in backward.
+    return logits if reuse_logits else logits.contiguous(), prepared, None
+
+
+def _spread(rows: Tensor, places: Tensor, padded: Tensor) -> Tensor:
+    """``rows`` (N, V) at their places in zeros of the shape of ``padded``."""
+    spread = torch.zeros(padded.shape, dtype=padded.dtype, device=padded.device)
+    spread.view(-1, padded.shape[-1]).index_add_(0, places, rows)
+    return spread
+
+
+def _rows_contiguous(logits: Tensor) -> Tensor:
+    return logits if _arguments.is_row_contiguous(logits) else logits.contiguous()
