@@ -1,5 +1,6 @@
 """RNN-T loss over packed or padded logits. Needs torch alone."""
 
+from asr_ascend.losses._ascend import check_status
 from asr_ascend.losses.rnnt import (
     RNNTLoss,
     available_backends,
@@ -12,6 +13,7 @@ from asr_ascend.losses.rnnt import (
 __all__ = [
     "RNNTLoss",
     "available_backends",
+    "check_status",
     "pack_logits",
     "rnnt_loss",
     "rnnt_loss_and_grad",
