@@ -249,7 +249,7 @@ namespace AscendC {
         dst, src, emulator::ContiguousMask(core, mask, sizeof(T)), repeatTime, repeatParams); \
   }                                                                                           \
   template <typename T, bool isSetMask = true>                                                \
-  void Name(const LocalTensor<T>& dst, const LocalTensor<T>& src, const uint64_t mask[],      \
+  void Name(const LocalTensor<T>& dst, const LocalTensor<T>& src, uint64_t mask[],            \
             uint32_t repeatTime, const UnaryRepeatParams& repeatParams) {                     \
     emulator::Core& core = emulator::Core::Current();                                         \
     core.Issue(PIPE_V, #Name);                                                                \
@@ -257,53 +257,53 @@ namespace AscendC {
                                          repeatTime, repeatParams);                           \
   }
 
-#define EMULATOR_BINARY(Name, Op)                                                                 \
-  template <typename T>                                                                           \
-  void Name(const LocalTensor<T>& dst, const LocalTensor<T>& src0, const LocalTensor<T>& src1,    \
-            const int32_t& count) {                                                               \
-    emulator::BinaryCount<emulator::Op>(#Name, dst, src0, src1, count);                           \
-  }                                                                                               \
-  template <typename T, bool isSetMask = true>                                                    \
-  void Name(const LocalTensor<T>& dst, const LocalTensor<T>& src0, const LocalTensor<T>& src1,    \
-            uint64_t mask, uint32_t repeatTime, const BinaryRepeatParams& repeatParams) {         \
-    emulator::Core& core = emulator::Core::Current();                                             \
-    core.Issue(PIPE_V, #Name);                                                                    \
-    emulator::BinaryStrided<emulator::Op>(dst, src0, src1,                                        \
-                                          emulator::ContiguousMask(core, mask, sizeof(T)),        \
-                                          repeatTime, repeatParams);                              \
-  }                                                                                               \
-  template <typename T, bool isSetMask = true>                                                    \
-  void Name(const LocalTensor<T>& dst, const LocalTensor<T>& src0, const LocalTensor<T>& src1,    \
-            const uint64_t mask[], uint32_t repeatTime, const BinaryRepeatParams& repeatParams) { \
-    emulator::Core& core = emulator::Core::Current();                                             \
-    core.Issue(PIPE_V, #Name);                                                                    \
-    emulator::BinaryStrided<emulator::Op>(                                                        \
-        dst, src0, src1, emulator::BitMask(core, mask, sizeof(T)), repeatTime, repeatParams);     \
+#define EMULATOR_BINARY(Name, Op)                                                              \
+  template <typename T>                                                                        \
+  void Name(const LocalTensor<T>& dst, const LocalTensor<T>& src0, const LocalTensor<T>& src1, \
+            const int32_t& count) {                                                            \
+    emulator::BinaryCount<emulator::Op>(#Name, dst, src0, src1, count);                        \
+  }                                                                                            \
+  template <typename T, bool isSetMask = true>                                                 \
+  void Name(const LocalTensor<T>& dst, const LocalTensor<T>& src0, const LocalTensor<T>& src1, \
+            uint64_t mask, uint32_t repeatTime, const BinaryRepeatParams& repeatParams) {      \
+    emulator::Core& core = emulator::Core::Current();                                          \
+    core.Issue(PIPE_V, #Name);                                                                 \
+    emulator::BinaryStrided<emulator::Op>(dst, src0, src1,                                     \
+                                          emulator::ContiguousMask(core, mask, sizeof(T)),     \
+                                          repeatTime, repeatParams);                           \
+  }                                                                                            \
+  template <typename T, bool isSetMask = true>                                                 \
+  void Name(const LocalTensor<T>& dst, const LocalTensor<T>& src0, const LocalTensor<T>& src1, \
+            uint64_t mask[], uint32_t repeatTime, const BinaryRepeatParams& repeatParams) {    \
+    emulator::Core& core = emulator::Core::Current();                                          \
+    core.Issue(PIPE_V, #Name);                                                                 \
+    emulator::BinaryStrided<emulator::Op>(                                                     \
+        dst, src0, src1, emulator::BitMask(core, mask, sizeof(T)), repeatTime, repeatParams);  \
   }
 
-#define EMULATOR_SCALAR(Name, Op)                                                                \
-  template <typename T, bool isSetMask = true>                                                   \
-  void Name(const LocalTensor<T>& dst, const LocalTensor<T>& src, const T& scalarValue,          \
-            const int32_t& count) {                                                              \
-    emulator::ScalarCount<emulator::Op>(#Name, dst, src, scalarValue, count);                    \
-  }                                                                                              \
-  template <typename T, bool isSetMask = true>                                                   \
-  void Name(const LocalTensor<T>& dst, const LocalTensor<T>& src, const T& scalarValue,          \
-            uint64_t mask, uint32_t repeatTime, const UnaryRepeatParams& repeatParams) {         \
-    emulator::Core& core = emulator::Core::Current();                                            \
-    core.Issue(PIPE_V, #Name);                                                                   \
-    emulator::ScalarStrided<emulator::Op>(dst, src, scalarValue,                                 \
-                                          emulator::ContiguousMask(core, mask, sizeof(T)),       \
-                                          repeatTime, repeatParams);                             \
-  }                                                                                              \
-  template <typename T, bool isSetMask = true>                                                   \
-  void Name(const LocalTensor<T>& dst, const LocalTensor<T>& src, const T& scalarValue,          \
-            const uint64_t mask[], uint32_t repeatTime, const UnaryRepeatParams& repeatParams) { \
-    emulator::Core& core = emulator::Core::Current();                                            \
-    core.Issue(PIPE_V, #Name);                                                                   \
-    emulator::ScalarStrided<emulator::Op>(dst, src, scalarValue,                                 \
-                                          emulator::BitMask(core, mask, sizeof(T)), repeatTime,  \
-                                          repeatParams);                                         \
+#define EMULATOR_SCALAR(Name, Op)                                                               \
+  template <typename T, bool isSetMask = true>                                                  \
+  void Name(const LocalTensor<T>& dst, const LocalTensor<T>& src, const T& scalarValue,         \
+            const int32_t& count) {                                                             \
+    emulator::ScalarCount<emulator::Op>(#Name, dst, src, scalarValue, count);                   \
+  }                                                                                             \
+  template <typename T, bool isSetMask = true>                                                  \
+  void Name(const LocalTensor<T>& dst, const LocalTensor<T>& src, const T& scalarValue,         \
+            uint64_t mask, uint32_t repeatTime, const UnaryRepeatParams& repeatParams) {        \
+    emulator::Core& core = emulator::Core::Current();                                           \
+    core.Issue(PIPE_V, #Name);                                                                  \
+    emulator::ScalarStrided<emulator::Op>(dst, src, scalarValue,                                \
+                                          emulator::ContiguousMask(core, mask, sizeof(T)),      \
+                                          repeatTime, repeatParams);                            \
+  }                                                                                             \
+  template <typename T, bool isSetMask = true>                                                  \
+  void Name(const LocalTensor<T>& dst, const LocalTensor<T>& src, const T& scalarValue,         \
+            uint64_t mask[], uint32_t repeatTime, const UnaryRepeatParams& repeatParams) {      \
+    emulator::Core& core = emulator::Core::Current();                                           \
+    core.Issue(PIPE_V, #Name);                                                                  \
+    emulator::ScalarStrided<emulator::Op>(dst, src, scalarValue,                                \
+                                          emulator::BitMask(core, mask, sizeof(T)), repeatTime, \
+                                          repeatParams);                                        \
   }
 
 EMULATOR_UNARY(Exp, ExpOp)

@@ -207,7 +207,7 @@ void Cast(const LocalTensor<U>& dst, const LocalTensor<T>& src, const RoundMode&
 
 template <typename U, typename T, bool isSetMask = true>
 void Cast(const LocalTensor<U>& dst, const LocalTensor<T>& src, const RoundMode& roundMode,
-          const uint64_t mask[], uint32_t repeatTime, const UnaryRepeatParams& repeatParams) {
+          uint64_t mask[], uint32_t repeatTime, const UnaryRepeatParams& repeatParams) {
   emulator::Core& core = emulator::Core::Current();
   core.Issue(PIPE_V, "Cast");
   constexpr size_t kWidest = std::max(sizeof(U), sizeof(T));

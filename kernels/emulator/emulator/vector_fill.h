@@ -53,7 +53,7 @@ void Duplicate(const LocalTensor<T>& dst, const T& scalarValue, uint64_t mask, u
 }
 
 template <typename T, bool isSetMask = true>
-void Duplicate(const LocalTensor<T>& dst, const T& scalarValue, const uint64_t mask[],
+void Duplicate(const LocalTensor<T>& dst, const T& scalarValue, uint64_t mask[],
                uint32_t repeatTime, uint16_t dstBlockStride, uint8_t dstRepeatStride) {
   emulator::Core& core = emulator::Core::Current();
   core.Issue(PIPE_V, "Duplicate");

@@ -145,7 +145,7 @@ CASE(CastStrided) {
   const auto even = Compute<float, half>({ToHalf(in)}, 64, [](auto& to, auto& tensors) {
     Duplicate(to, -1.0f, 64);
     PipeBarrier<PIPE_V>();
-    const uint64_t mask[2] = {0x5555555555555555u, 0};
+    uint64_t mask[2] = {0x5555555555555555u, 0};
     Cast(to, tensors[0], RoundMode::CAST_NONE, mask, 1, UnaryRepeatParams{1, 1, 8, 4});
   });
   for (size_t i = 0; i < 64; ++i) ExpectEqual(even[i], i % 2 == 0 ? in[i] : -1.0f, "even lanes");

@@ -64,7 +64,7 @@ void CheckUnary(const Floats& a, const Floats& expected, Count count, Strided st
           Name(to, in[0], in[1], uint64_t{n}, 1, BinaryRepeatParams{1, 1, 1, 8, 8, 8});       \
         },                                                                                    \
         [](auto& to, auto& in, uint32_t n) {                                                  \
-          const uint64_t mask[2] = {(uint64_t{1} << n) - 1, 0};                               \
+          uint64_t mask[2] = {(uint64_t{1} << n) - 1, 0};                                     \
           Name(to, in[0], in[1], mask, 1, BinaryRepeatParams{1, 1, 1, 8, 8, 8});              \
         });                                                                                   \
   }
@@ -77,7 +77,7 @@ void CheckUnary(const Floats& a, const Floats& expected, Count count, Strided st
           Name(to, in[0], uint64_t{n}, 1, UnaryRepeatParams{1, 1, 8, 8});           \
         },                                                                          \
         [](auto& to, auto& in, uint32_t n) {                                        \
-          const uint64_t mask[2] = {(uint64_t{1} << n) - 1, 0};                     \
+          uint64_t mask[2] = {(uint64_t{1} << n) - 1, 0};                           \
           Name(to, in[0], mask, 1, UnaryRepeatParams{1, 1, 8, 8});                  \
         });                                                                         \
   }
@@ -96,7 +96,7 @@ void CheckUnary(const Floats& a, const Floats& expected, Count count, Strided st
         },                                                                                        \
         [](auto& to, auto& in, uint32_t n) {                                                      \
           using T = std::decay_t<decltype(in[0].GetValue(0))>;                                    \
-          const uint64_t mask[2] = {(uint64_t{1} << n) - 1, 0};                                   \
+          uint64_t mask[2] = {(uint64_t{1} << n) - 1, 0};                                         \
           Name(to, in[0], static_cast<T>(scalar), mask, 1, UnaryRepeatParams{1, 1, 8, 8});        \
         });                                                                                       \
   }
@@ -210,7 +210,7 @@ CASE(StridesAndMasks) {
   const auto out = Compute<float, float>({a, untouched}, 256, [](auto& to, auto& in) {
     DataCopy(to, in[1], 256);
     PipeBarrier<PIPE_V>();
-    const uint64_t mask[2] = {0x5555555555555555u, 0};
+    uint64_t mask[2] = {0x5555555555555555u, 0};
     Adds(to, in[0], 1.0f, mask, 2, UnaryRepeatParams{1, 2, 8, 16});
   });
   ExpectValues(out, expected, "strided");
@@ -240,7 +240,7 @@ CASE(DuplicateValues) {
   const auto odd = Compute<half, float>({}, 128, [](auto& to, auto&) {
     Duplicate(to, static_cast<half>(1.0f), 128);
     PipeBarrier<PIPE_V>();
-    const uint64_t mask[2] = {0xaaaaaaaaaaaaaaaau, 0x1u};
+    uint64_t mask[2] = {0xaaaaaaaaaaaaaaaau, 0x1u};
     Duplicate(to, static_cast<half>(7.0f), mask, 1, uint16_t{1}, uint8_t{8});
   });
   for (size_t i = 0; i < 128; ++i) {

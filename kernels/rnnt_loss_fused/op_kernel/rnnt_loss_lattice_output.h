@@ -86,7 +86,7 @@ class LatticeOutput {
                       static_cast<uint32_t>(lane + diagonal.count));
     }
     Barrier();
-    const uint64_t bits[2] = {((uint64_t{1} << diagonal.count) - 1) << lane, 0};
+    uint64_t bits[2] = {((uint64_t{1} << diagonal.count) - 1) << lane, 0};
     const AscendC::UnaryRepeatParams steps(1, 1, 8, 8);
     for (int32_t part = 0; part < parts; ++part) {
       const Floats to = part == kLow ? packed_lows_.Get<float>() : Plane(static_cast<Part>(part));

@@ -85,7 +85,7 @@ __aicore__ inline void AddToRows(const Floats& to, const TileRows& from, const F
 
 // to[row][column] = value[row].
 __aicore__ inline void SetColumn(const TileRows& to, int32_t column, const Floats& spread) {
-  const uint64_t bits[2] = {uint64_t{1} << (column % kFloatsPerRepeat), 0};
+  uint64_t bits[2] = {uint64_t{1} << (column % kFloatsPerRepeat), 0};
   const int32_t block = column / kFloatsPerRepeat * kFloatsPerRepeat;
   const AscendC::UnaryRepeatParams steps(1, 0, to.Step(), 1);
   for (int32_t row = 0; row < to.rows; row += kRowsAtOnce) {
