@@ -5,11 +5,12 @@ from __future__ import annotations
 import json
 import math
 import os
-import tempfile
 from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+
+from asr_ascend.data.atomic import replaced_file
 
 
 @dataclass(frozen=True)
@@ -95,17 +96,13 @@ def write_manifest(path: str | os.PathLike[str], utterances: Iterable[Utterance]
     Audio below the manifest's folder is written relative to it, other audio absolute.
     """
     manifest = Path(path).absolute()
-    handle, temporary = tempfile.mkstemp(dir=manifest.parent, prefix=f".{manifest.name}.")
-    try:
-        with os.fdopen(handle, "w", encoding="utf-8", newline="\n") as stream:
-            for utterance in utterances:
-                record = _record(utterance, manifest.parent)
-                stream.write(json.dumps(record, ensure_ascii=False) + "\n")
-        Path(temporary).chmod(0o644)  # mkstemp makes files that only their owner can read
-        Path(temporary).replace(manifest)
-    except BaseException:
-        Path(temporary).unlink(missing_ok=True)
-        raise
+    with (
+        replaced_file(manifest) as temporary,
+        temporary.open("w", encoding="utf-8", newline="\n") as stream,
+    ):
+        for utterance in utterances:
+            record = _record(utterance, manifest.parent)
+            stream.write(json.dumps(record, ensure_ascii=False) + "\n")
 
 
 def _parse(line: str, found: list[str]) -> dict[str, Any] | None:
