@@ -33,6 +33,9 @@ check_binding() {
   if ! run_python "$log" load_binding.py "$binding_library"; then
     cannot_use "$binding_library is built, but can't be used: $(tail -n 1 "$log")"
   fi
+  if [ -n "${ASR_ASCEND_NPU_LIBRARY:-}" ] && [ "$ASR_ASCEND_NPU_LIBRARY" != "$binding_library" ]; then
+    note "\`ASR_ASCEND_NPU_LIBRARY\` makes Python load $ASR_ASCEND_NPU_LIBRARY, not the binding just built."
+  fi
   say "The binding is $binding_library; torch takes its operators."
 }
 

@@ -209,7 +209,7 @@ void DataCopyPad(const GlobalTensor<T>& dst, const LocalTensor<T>& src,
   void Name(const LocalTensor<T>& dst, const LocalTensor<T>& src, uint64_t mask,         \
             uint8_t repeatTime, const UnaryRepeatParams& params);                        \
   template <typename T, bool isSetMask = true>                                           \
-  void Name(const LocalTensor<T>& dst, const LocalTensor<T>& src, const uint64_t mask[], \
+  void Name(const LocalTensor<T>& dst, const LocalTensor<T>& src, uint64_t mask[],       \
             uint8_t repeatTime, const UnaryRepeatParams& params);
 #define DEVICE_LINT_BINARY(Name)                                                               \
   template <typename T>                                                                        \
@@ -220,7 +220,7 @@ void DataCopyPad(const GlobalTensor<T>& dst, const LocalTensor<T>& src,
             uint64_t mask, uint8_t repeatTime, const BinaryRepeatParams& params);              \
   template <typename T, bool isSetMask = true>                                                 \
   void Name(const LocalTensor<T>& dst, const LocalTensor<T>& src0, const LocalTensor<T>& src1, \
-            const uint64_t mask[], uint8_t repeatTime, const BinaryRepeatParams& params);
+            uint64_t mask[], uint8_t repeatTime, const BinaryRepeatParams& params);
 #define DEVICE_LINT_SCALAR(Name)                                                                  \
   template <typename T>                                                                           \
   void Name(const LocalTensor<T>& dst, const LocalTensor<T>& src, const T& scalar,                \
@@ -230,7 +230,7 @@ void DataCopyPad(const GlobalTensor<T>& dst, const LocalTensor<T>& src,
             uint8_t repeatTime, const UnaryRepeatParams& params);                                 \
   template <typename T, bool isSetMask = true>                                                    \
   void Name(const LocalTensor<T>& dst, const LocalTensor<T>& src, const T& scalar,                \
-            const uint64_t mask[], uint8_t repeatTime, const UnaryRepeatParams& params);
+            uint64_t mask[], uint8_t repeatTime, const UnaryRepeatParams& params);
 
 DEVICE_LINT_UNARY(Exp)
 DEVICE_LINT_UNARY(Ln)
@@ -253,8 +253,8 @@ template <typename T, bool isSetMask = true>
 void Duplicate(const LocalTensor<T>& dst, const T& scalarValue, uint64_t mask, uint8_t repeatTime,
                uint16_t dstBlockStride, uint8_t dstRepeatStride);
 template <typename T, bool isSetMask = true>
-void Duplicate(const LocalTensor<T>& dst, const T& scalarValue, const uint64_t mask[],
-               uint8_t repeatTime, uint16_t dstBlockStride, uint8_t dstRepeatStride);
+void Duplicate(const LocalTensor<T>& dst, const T& scalarValue, uint64_t mask[], uint8_t repeatTime,
+               uint16_t dstBlockStride, uint8_t dstRepeatStride);
 template <typename T>
 void CreateVecIndex(LocalTensor<T> dst, const T& firstValue, uint32_t count);
 template <typename T>

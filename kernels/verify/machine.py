@@ -1,0 +1,77 @@
+"""What the results were measured on: chip, drivers, versions, commit."""
+
+from __future__ import annotations
+
+import ctypes
+import datetime
+import os
+import platform
+import re
+import subprocess
+from importlib import metadata
+from pathlib import Path
+
+REPOSITORY = Path(__file__).resolve().parents[2]
+DRIVER = Path("/usr/local/Ascend/driver/version.info")
+BUILD_RECORD = REPOSITORY / "build" / "npu" / "environment.txt"
+VARIABLES = re.compile(r"ASCEND_|ASR_ASCEND_|TASK_QUEUE_ENABLE$|OMP_NUM_THREADS$|PYTORCH_NPU_")
+
+
+def is_stand_in() -> bool:
+    """Whether CANN's runtime here is the tests' stand-in, which computes on the CPU."""
+    try:
+        return hasattr(ctypes.CDLL("libascendcl.so"), "AsrAscendStandInReadCounters")
+    except OSError:
+        return False
+
+
+def output_of(*command: str) -> str | None:
+    """What a program prints, or None where it is missing or fails."""
+    try:
+        result = subprocess.run(
+            command, capture_output=True, text=True, check=True, timeout=60, cwd=REPOSITORY
+        )
+    except (OSError, subprocess.SubprocessError):
+        return None
+    return result.stdout.strip()
+
+
+def versions() -> dict[str, str | None]:
+    found: dict[str, str | None] = {"python": platform.python_version()}
+    for name in ("torch", "torch_npu", "numpy", "asr-ascend"):
+        try:
+            found[name] = metadata.version(name)
+        except metadata.PackageNotFoundError:
+            found[name] = None
+    found["driver"] = DRIVER.read_text().strip() if DRIVER.is_file() else None
+    found["commit"] = output_of("git", "rev-parse", "HEAD")
+    changes = output_of("git", "status", "--porcelain", "--untracked-files=no")
+    found["uncommitted_changes"] = None if changes is None else str(len(changes.splitlines()))
+    return found
+
+
+def build_record() -> dict[str, str]:
+    """The environment that kernels/build.sh wrote down, or nothing."""
+    if not BUILD_RECORD.is_file():
+        return {}
+    lines = BUILD_RECORD.read_text().splitlines()
+    return dict(line.split("=", 1) for line in lines if "=" in line)
+
+
+def describe(device: str, stand_in: bool) -> dict:
+    """Everything about the machine that a reader of the results may ask for."""
+    name = "CPU"
+    if device == "npu":
+        import torch
+
+        name = "stand-in for an NPU, on the CPU" if stand_in else torch.npu.get_device_name()
+    return {
+        "device": name,
+        "host": f"{platform.system()} {platform.release()} {platform.machine()}",
+        "processors": os.cpu_count(),
+        "npu_smi": output_of("npu-smi", "info"),
+        "date": datetime.datetime.now(datetime.timezone.utc).isoformat(timespec="seconds"),
+        "environment": {
+            name: value for name, value in sorted(os.environ.items()) if VARIABLES.match(name)
+        },
+    }

@@ -1,0 +1,119 @@
+"""The results as a table to read; the JSON has everything."""
+
+from __future__ import annotations
+
+SCHEMA_VERSION = 1
+NO_CHIP = (
+    "**Made without a 910B**, on {device}: times mean nothing here, and no row says anything about "
+    "a chip."
+)
+
+
+def verdict(results: dict) -> str:
+    """ "passed", or "failed" where a number is wrong or could not be had."""
+    checks = [row["pass"] for row in results["rows"]]
+    numbers = ["wrong" not in entry.get("numbers", "") for entry in results["times"]]
+    profiled = "failed" not in results["profile"]
+    return "passed" if checks and all(checks) and all(numbers) and profiled else "failed"
+
+
+def markdown(results: dict) -> str:
+    """The table to send back."""
+    machine = results["machine"]
+    versions = results["versions"]
+    lines = [
+        f"# RNN-T loss on {machine['device']}: {results['verdict']}",
+        "",
+        f"{machine['date']}, commit {versions['commit']}, {machine['host']}; "
+        + ", ".join(f"{name} {versions[name]}" for name in ("torch", "torch_npu"))
+        + f"; CANN {results['build'].get('cann_version', 'unknown')}.",
+        "",
+    ]
+    if not results["on_a_chip"]:
+        lines += [NO_CHIP.format(device=machine["device"]), ""]
+    lines += section_table(results["rows"]) + failures(results["rows"])
+    lines += time_table(results["times"]) + profile_lines(results["profile"])
+    return "\n".join(lines)
+
+
+def section_table(rows: list[dict]) -> list[str]:
+    lines = ["## Numbers", "", "| section | right | wrong | not measured |", "|---|---|---|---|"]
+    for section in dict.fromkeys(row["section"] for row in rows):
+        marks = [row["pass"] for row in rows if row["section"] == section]
+        counts = " | ".join(str(marks.count(mark)) for mark in (True, False, None))
+        lines.append(f"| {section} | {counts} |")
+    lines += ["", "| precision row | quantity | measured | must be | tolerance | |"]
+    lines.append("|---|---|---|---|---|---|")
+    for row in rows:
+        if row["section"] == "precision":
+            lines.append("| " + " | ".join(cells(row)) + " |")
+    return [*lines, ""]
+
+
+def cells(row: dict) -> list[str]:
+    numbers = [number(row[key]) for key in ("measured", "expected", "tolerance")]
+    mark = {True: "right", False: "**wrong**", None: "not measured"}[row["pass"]]
+    return [row["name"], row["quantity"], *numbers, mark]
+
+
+def number(value: float | str | None) -> str:
+    return "" if value is None else f"{value:.9g}" if isinstance(value, float) else str(value)
+
+
+def failures(rows: list[dict]) -> list[str]:
+    wrong = [row for row in rows if not row["pass"]]
+    if not wrong:
+        return []
+    lines = ["## Wrong or not measured", ""]
+    lines.append("| section | name | quantity | measured | must be | tolerance | | |")
+    lines.append("|---|---|---|---|---|---|---|---|")
+    for row in wrong:
+        lines.append("| " + " | ".join([row["section"], *cells(row), row["detail"]]) + " |")
+    return [*lines, ""]
+
+
+def time_table(entries: list[dict]) -> list[str]:
+    if not entries:
+        return []
+    lines = [
+        "## Times",
+        "",
+        "Milliseconds of one call: median (quartiles). The model is kernels/README.md's, of one "
+        "launch for loss and gradient.",
+        "",
+        "| B x T x U x V | forward alone | loss and gradient | in place | model | / model "
+        "| HBM limit | numbers |",
+        "|---|---|---|---|---|---|---|---|",
+    ]
+    for entry in entries:
+        lines.append(f"| {entry['shape']} | {' | '.join(time_cells(entry))} |")
+    return [*lines, ""]
+
+
+def time_cells(entry: dict) -> list[str]:
+    if "milliseconds" not in entry:
+        return [""] * 6 + [entry.get("skipped", entry.get("numbers", ""))]
+    measured = entry["milliseconds"]
+    spans = []
+    for name in ("forward alone", "loss and gradient", "loss and gradient in place"):
+        lower, upper = measured[name]["quartiles"]
+        spans.append(f"{measured[name]['median']:.3f} ({lower:.3f} to {upper:.3f})")
+    model = entry["model"]
+    if not model:
+        return [*spans, "", "", "", entry["numbers"]]
+    ratio = measured["loss and gradient"]["median"] / model["model"]
+    span = f"{model['model']:.3f} ({model['cheapest']:.3f} to {model['dearest']:.3f})"
+    return [*spans, span, f"{ratio:.2f}", f"{model['hbm_limit']:.3f}", entry["numbers"]]
+
+
+def profile_lines(profile: dict) -> list[str]:
+    lines = ["## Profile", ""]
+    for key in ("skipped", "failed"):
+        if key in profile:
+            return [*lines, f"{key}: {profile[key]}.", ""]
+    wanted = ("Op Name", "OP Type", "Task Duration(us)", "Block Dim")
+    columns = [key for key in profile["operators"][0] if key in wanted or key.endswith("_ratio")]
+    lines += ["| " + " | ".join(columns) + " |", "|" + "---|" * len(columns)]
+    for launch in profile["operators"]:
+        lines.append("| " + " | ".join(launch[key] for key in columns) + " |")
+    return [*lines, ""]
