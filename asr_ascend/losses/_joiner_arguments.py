@@ -1,0 +1,125 @@
+"""Checks of the joiner's loss: shapes, dtypes, devices, options, and the values of its indices."""
+
+import math
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from asr_ascend.losses import _arguments, _values
+from asr_ascend.losses._arguments import quoted, shape_of
+from asr_ascend.losses.layout import Problem
+
+_DTYPES = (torch.float32, torch.float64, torch.float16, torch.bfloat16)
+_REDUCTIONS = ("none", "mean", "sum")
+_ACTIVATIONS = ("tanh", "relu")
+
+
+def check_inputs(encoder: Tensor, predictor: Tensor, weight: Tensor, bias: Tensor | None) -> None:
+    """Raises unless the joiner's inputs and its output layer fit each other."""
+    named = {"encoder_out": encoder, "predictor_out": predictor, "weight": weight}
+    if bias is not None:
+        named["bias"] = bias
+    for name, value in named.items():
+        _arguments.check_tensor(name, value)
+        if value.dtype not in _DTYPES:
+            raise TypeError(
+                f"`{name}` must be float32, float64, float16 or bfloat16, "
+                f"but is {_dtype_name(value.dtype)}."
+            )
+        if value.device != encoder.device:
+            raise ValueError(
+                f"`{name}` must be on {encoder.device} as `encoder_out`, but is on {value.device}."
+            )
+        if value.dtype != encoder.dtype and not torch.is_autocast_enabled(encoder.device.type):
+            raise TypeError(
+                f"`{name}` must be {_dtype_name(encoder.dtype)} as `encoder_out` outside of "
+                f"autocast, but is {_dtype_name(value.dtype)}."
+            )
+    if encoder.dim() != 3:
+        raise ValueError(f"`encoder_out` must be (B, T, H), but has shape {shape_of(encoder)}.")
+    batch_size, _, width = encoder.shape
+    if predictor.dim() != 3 or predictor.shape[::2] != encoder.shape[::2] or predictor.shape[1] < 1:
+        raise ValueError(
+            f"`predictor_out` must be ({batch_size}, U + 1, {width}), "
+            f"but has shape {shape_of(predictor)}."
+        )
+    if weight.dim() != 2 or weight.shape[1] != width or weight.shape[0] < 1:
+        raise ValueError(f"`weight` must be (V, {width}), but has shape {shape_of(weight)}.")
+    if bias is not None and shape_of(bias) != (weight.shape[0],):
+        raise ValueError(
+            f"`bias` must have shape ({weight.shape[0]},), but has shape {shape_of(bias)}."
+        )
+
+
+def check_options(options: dict[str, Any], batch_size: int) -> None:
+    """Raises unless reduction, activation, weights and the limits are what they may be."""
+    for name, allowed in (("reduction", _REDUCTIONS), ("activation", _ACTIVATIONS)):
+        if options[name] not in allowed:
+            listed = ", ".join(f'"{option}"' for option in allowed[:-1]) + f' or "{allowed[-1]}"'
+            raise ValueError(f"`{name}` must be {listed}, but is {quoted(options[name])}.")
+    mass, max_bytes = options["max_dropped_mass"], options["max_bytes"]
+    if not isinstance(mass, int | float) or not 0 <= mass < math.inf:
+        raise ValueError(
+            f"`max_dropped_mass` must be a finite number of at least 0, but is {quoted(mass)}."
+        )
+    if max_bytes is not None and (not isinstance(max_bytes, int) or max_bytes < 1):
+        raise ValueError(
+            f"`max_bytes` must be None or an int of at least 1, but is {quoted(max_bytes)}."
+        )
+    if options["logits_dtype"] not in (None, *_DTYPES):
+        raise TypeError(
+            "`logits_dtype` must be None, torch.float32, torch.float64, torch.float16 or "
+            f"torch.bfloat16, but is {quoted(options['logits_dtype'])}."
+        )
+    if options["weights"] is not None:
+        _check_weights(options["weights"], batch_size)
+
+
+def _check_weights(weights: Tensor, batch_size: int) -> None:
+    _arguments.check_tensor("weights", weights)
+    if weights.dtype not in _DTYPES:
+        raise TypeError(
+            f"`weights` must be float32, float64, float16 or bfloat16, "
+            f"but is {_dtype_name(weights.dtype)}."
+        )
+    if shape_of(weights) != (batch_size,):
+        raise ValueError(
+            f"`weights` must have shape ({batch_size},), but has shape {shape_of(weights)}."
+        )
+    if weights.requires_grad:
+        raise ValueError(
+            "`weights` must not require grad, since it gets none: detach it, or multiply the costs "
+            'of reduction="none" by it.'
+        )
+
+
+def check_problem(encoder: Tensor, predictor: Tensor, weight: Tensor, problem: Problem) -> Problem:
+    """The problem with a non-negative blank, int64 indices, and lengths on the CPU.
+
+    Values are checked here, once for the whole batch, so that errors name the sample.
+    """
+    targets = problem.targets
+    if isinstance(targets, Tensor) and targets.dim() == 2 and len(targets) != len(encoder):
+        raise ValueError(
+            f"`targets` must be ({len(encoder)}, U), but has shape {shape_of(targets)}."
+        )
+    # No logits are there yet: a tensor without rows stands for their dtype, device and vocabulary.
+    problem = _arguments.check(weight.new_empty(0, weight.shape[0]), problem, reuse_logits=False)
+    problem = problem._replace(
+        targets=problem.targets.to(torch.int64),
+        logit_lengths=problem.logit_lengths.to("cpu", torch.int64),
+        target_lengths=problem.target_lengths.to("cpu", torch.int64),
+    )
+    _values.check_lengths(
+        problem.logit_lengths,
+        problem.target_lengths,
+        max_frames=encoder.shape[1],
+        max_labels=min(predictor.shape[1] - 1, problem.targets.shape[1]),
+    )
+    _values.check_targets(problem.targets, problem.target_lengths, problem.blank, weight.shape[0])
+    return problem
+
+
+def _dtype_name(dtype: torch.dtype) -> str:
+    return str(dtype).removeprefix("torch.")

@@ -1,0 +1,100 @@
+"""What both ways of the joiner's loss work on, and the rows that a gradient may leave out."""
+
+from collections.abc import Iterator
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor
+
+from asr_ascend.losses.layout import Problem
+
+
+class Sample(NamedTuple):
+    """One sample of a batch: its lattice, and what its cost is multiplied by (0: left out)."""
+
+    b: int
+    frames: int
+    columns: int
+    weight: float
+
+    @property
+    def rows(self) -> int:
+        """Cells of the lattice."""
+        return self.frames * self.columns
+
+    @property
+    def all_frames(self) -> slice:
+        """Of the sample's lattice."""
+        return slice(0, self.frames)
+
+    def cells(self, row: Tensor) -> tuple[Tensor, Tensor]:
+        """Frame and column of each of its rows."""
+        return torch.div(row, self.columns, rounding_mode="floor"), row % self.columns
+
+
+class Task(NamedTuple):
+    """A checked batch but for what its rows are made of."""
+
+    problem: Problem  # lengths int64 on the CPU, targets int64 on the joiner's device
+    weights: list[float]
+    max_dropped_mass: float
+    backend: str | None
+
+    def samples(self) -> Iterator[Sample]:
+        """Every sample in order, those of weight 0 too."""
+        lengths = self.problem.logit_lengths.tolist(), self.problem.target_lengths.tolist()
+        for b, (frames, labels) in enumerate(zip(*lengths, strict=True)):
+            yield Sample(b, frames, labels + 1, self.weights[b])
+
+    def largest_sample(self) -> int:
+        """Most rows of a sample that isn't left out."""
+        return max((sample.rows for sample in self.samples() if sample.weight != 0), default=0)
+
+    def groups(self, max_rows: int) -> Iterator[list[Sample]]:
+        """Neighbours of the same weight with at most ``max_rows`` together, or one larger sample.
+
+        Small samples alone would leave threads idle.
+        """
+        group: list[Sample] = []
+        for sample in self.samples():
+            rows = sample.rows + sum(other.rows for other in group)
+            if group and (sample.weight != group[0].weight or rows > max_rows):
+                yield group
+                group = []
+            group.append(sample)
+        if group:
+            yield group
+
+    def arguments(self, group: list[Sample]) -> dict[str, Any]:
+        """Of ``rnnt_loss`` for neighbours, but for their logits."""
+        here = slice(group[0].b, group[-1].b + 1)
+        arguments = self.problem._asdict() | {"backend": self.backend}
+        for name in ("targets", "logit_lengths", "target_lengths", "emission_windows"):
+            if arguments[name] is not None:
+                arguments[name] = arguments[name][here]
+        return arguments
+
+    def labels_of(self, sample: Sample) -> Tensor:
+        """(U1,) int64: the label that leads out of each column; blank for the last, which has none.
+
+        So each is in [0, V), and a gather by it reads no further.
+        """
+        labels = self.problem.targets.new_full((sample.columns,), self.problem.blank)
+        labels[:-1] = self.problem.targets[sample.b, : sample.columns - 1]
+        return labels
+
+
+def kept_rows(masses: Tensor, max_dropped_mass: float) -> Tensor:
+    """Indices of the rows that are left when those of the smallest masses are dropped.
+
+    Args:
+        masses: (rows,) half the L1 norm of each row's gradient, which is at most the posterior
+            probability that the alignment passes through its cell. NaN is kept.
+        max_dropped_mass: the most that the dropped rows may hold together.
+
+    Returns:
+        (rows left,) int64, rising, on the device of ``masses``.
+    """
+    ordered, order = masses.cpu().to(torch.float64).sort()
+    num_dropped = int((ordered.cumsum(0) <= max_dropped_mass).sum())
+    return order[num_dropped:].sort().values.to(masses.device)
