@@ -23,6 +23,7 @@ from asr_ascend.data.acoustics.kinds import check_length, shaped_noise, unit_pow
 from asr_ascend.data.acoustics.levels import at_level
 from asr_ascend.data.acoustics.mains import Mains
 from asr_ascend.data.seeding import integer, seeded_generator, uniform
+from asr_ascend.data.threads import single_thread
 
 _Range = tuple[float, float]
 _Maker = Callable[[Mains, torch.Generator], Tensor]
@@ -79,19 +80,17 @@ def equipment_noise(
     check_profiles(profiles)
     if isinstance(generator, int):
         generator = seeded_generator("equipment_noise", generator)
-    total = torch.zeros(num_samples)
     if num_samples == 0:
-        return total
-    mains = Mains(num_samples, sample_rate_hz, mains_hz, generator)
-    total += _ambience(mains, generator)
-    for name in profiles:
-        profile = EQUIPMENT[name]
-        dba = uniform(*profile.level_dba, generator)
-        wave = profile.make(mains, generator)
-        if profile.steady:
-            total += at_level(wave, dba, sample_rate_hz)
-        else:
-            total += events.at_event_level(wave, dba, sample_rate_hz)
+        return torch.zeros(0)
+    with single_thread():
+        mains = Mains(num_samples, sample_rate_hz, mains_hz, generator)
+        total = _ambience(mains, generator)
+        for name in profiles:
+            profile = EQUIPMENT[name]
+            dba = uniform(*profile.level_dba, generator)
+            wave = profile.make(mains, generator)
+            scale = at_level if profile.steady else events.at_event_level
+            total += scale(wave, dba, sample_rate_hz)
     return total
 
 

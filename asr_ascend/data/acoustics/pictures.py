@@ -61,7 +61,8 @@ def draw_profile(
     piece = wave[start : start + span]
     if events:  # the event alone, in half a second
         wave = wave[max(0, start - span // 3) :][: sample_rate_hz // 2]
-    axes[0].plot(1000 * torch.arange(len(piece)) / sample_rate_hz, piece, linewidth=0.6)
+    milliseconds = 1000 * torch.arange(len(piece)) / sample_rate_hz
+    axes[0].plot(milliseconds.numpy(), piece.numpy(), linewidth=0.6)
     axes[0].set(title="around its peak", xlabel="time in ms", ylabel="sound pressure in Pa")
     axes[0].margins(x=0)
     _draw_spectrogram(axes[1], wave, sample_rate_hz, 16.0 if events else 128.0, figure)
@@ -99,7 +100,12 @@ def _draw_spectrogram(
     times = window_ms / 2000 + torch.arange(levels.shape[1]) * window_ms / 8000
     shown = frequencies >= min(_LOWEST_HZ, float(frequencies[1]))
     image = axes.pcolormesh(
-        times, frequencies[shown], levels[shown], vmin=-_RANGE_DB, vmax=0, cmap="magma"
+        times.numpy(),
+        frequencies[shown].numpy(),
+        levels[shown].numpy(),
+        vmin=-_RANGE_DB,
+        vmax=0,
+        cmap="magma",
     )
     _log_frequency(axes.yaxis, axes.set_yscale, axes.set_ylim, sample_rate_hz)
     axes.set(xlabel="time in s", ylabel="frequency in Hz")
@@ -114,7 +120,7 @@ def _draw_spectrum(
     mean = mean - mean.max()
     for multiple in range(2, 27, 2):
         axes.axvline(multiple * mains_hz, color="0.85", linewidth=0.8, zorder=0)
-    axes.plot(frequencies[1:], mean[1:], linewidth=0.8)
+    axes.plot(frequencies[1:].numpy(), mean[1:].numpy(), linewidth=0.8)
     axes.set_ylim(-_RANGE_DB - 10, 5)
     _log_frequency(axes.xaxis, axes.set_xscale, axes.set_xlim, sample_rate_hz)
     axes.set(

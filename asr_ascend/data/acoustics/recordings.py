@@ -115,7 +115,10 @@ def check_recording(path: Path, channel: int | str | None, min_seconds: float) -
                     f"{file.channels - 1}, or --channel mean."
                 )
             if isinstance(channel, int) and channel >= file.channels:
-                return f"{path} must have a channel {channel}, but has {file.channels}."
+                return (
+                    f"{path} must have a channel {channel}, counted from 0, but has "
+                    f"{file.channels} of them."
+                )
             power, finite = _scan(file, channel)
     except (soundfile.SoundFileError, RuntimeError, OSError) as error:
         reason = getattr(error, "error_string", None) or str(error)
