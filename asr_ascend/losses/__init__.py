@@ -1,6 +1,8 @@
 """RNN-T loss over packed or padded logits. Needs torch alone."""
 
 from asr_ascend.losses._ascend import check_status
+from asr_ascend.losses.alignment import rnnt_alignment
+from asr_ascend.losses.joiner import joiner_rnnt_loss
 from asr_ascend.losses.rnnt import (
     RNNTLoss,
     available_backends,
@@ -14,7 +16,9 @@ __all__ = [
     "RNNTLoss",
     "available_backends",
     "check_status",
+    "joiner_rnnt_loss",
     "pack_logits",
+    "rnnt_alignment",
     "rnnt_loss",
     "rnnt_loss_and_grad",
     "unpack_logits",

@@ -132,6 +132,21 @@ def backward(
     return status, failure
 
 
+def alignment(
+    logits: Tensor, problem: Problem, frames: Tensor, log_probs: Tensor
+) -> tuple[int, Failure]:
+    """asr_ascend_rnnt_alignment: writes int64 ``frames``, float64 ``log_probs``; the status."""
+    failure = Failure()
+    status = library().asr_ascend_rnnt_alignment(
+        ctypes.byref(ProblemStruct.of(logits, problem)),
+        logits.data_ptr(),
+        frames.data_ptr(),
+        log_probs.data_ptr(),
+        ctypes.byref(failure),
+    )
+    return status, failure
+
+
 @functools.cache  # a failure is not cached, so a build in between is found by the next call
 def library() -> ctypes.CDLL:
     """The CPU library, found, loaded, and checked.
@@ -170,6 +185,7 @@ def library() -> ctypes.CDLL:
     pointer = ctypes.c_void_p
     loaded.asr_ascend_rnnt_forward.argtypes = [pointer] * 5
     loaded.asr_ascend_rnnt_backward.argtypes = [pointer] * 7
+    loaded.asr_ascend_rnnt_alignment.argtypes = [pointer] * 5
     return loaded
 
 

@@ -72,26 +72,26 @@ def _is_on_npu(tensor: Tensor) -> bool:
 
 def _forward_cpu(logits: Tensor, *arguments: Any) -> tuple[Tensor, Tensor]:
     *fields, needs_grad, _ = arguments
-    problem = _kernel_problem(fields)
-    logits = _kernel_logits(logits)
+    problem = kernel_problem(fields)
+    logits = kernel_logits(logits)
     costs, state = _forward_fake(logits, *arguments)
     status, failure = _native.forward(logits, problem, costs, state if needs_grad else None)
     if status != _native.OK:
-        raise _error(status, failure, logits, problem)
+        raise kernel_error(status, failure, logits, problem)
     if not problem.fused_log_softmax:
         _values.warn_if_logits(logits, problem)
     return costs, state
 
 
 def _backward_cpu(grad_costs: Tensor, logits: Tensor, state: Tensor, *fields: Any) -> Tensor:
-    logits = _kernel_logits(logits)
+    logits = kernel_logits(logits)
     grad = torch.empty_like(logits, memory_format=torch.contiguous_format)
     _write_gradient(grad, grad_costs, logits, state, fields)
     return grad
 
 
 def _backward_in_place_cpu(grad_costs: Tensor, logits: Tensor, state: Tensor, *fields: Any) -> None:
-    rows = _kernel_logits(logits)
+    rows = kernel_logits(logits)
     _write_gradient(rows, grad_costs, rows, state, fields)
     if rows is not logits:
         logits.copy_(rows)
@@ -103,7 +103,7 @@ def _backward_in_place_cpu(grad_costs: Tensor, logits: Tensor, state: Tensor, *f
 def _write_gradient(
     grad: Tensor, grad_costs: Tensor, logits: Tensor, state: Tensor, fields: Sequence[Any]
 ) -> None:
-    problem = _kernel_problem(fields)
+    problem = kernel_problem(fields)
     num_rows = math.prod(logits.shape[:-1])
     if grad_costs.shape != problem.logit_lengths.shape or (
         state.numel() != _native.STATE_PLANES * num_rows
@@ -112,10 +112,11 @@ def _write_gradient(
     grad_costs = grad_costs.to(torch.float64).contiguous()
     status, failure = _native.backward(logits, problem, state, grad_costs, grad)
     if status != _native.OK:
-        raise _error(status, failure, logits, problem)
+        raise kernel_error(status, failure, logits, problem)
 
 
-def _kernel_problem(fields: Sequence[Any]) -> Problem:
+def kernel_problem(fields: Sequence[Any]) -> Problem:
+    """An operator's arguments as the kernel reads them: contiguous int64 indices."""
     targets, logit_lengths, target_lengths, *options, windows = fields
     if not logit_lengths.shape == target_lengths.shape == targets.shape[:1]:
         # The kernel reads raw pointers: also a direct call must not lead it out of a tensor.
@@ -132,12 +133,15 @@ def _kernel_problem(fields: Sequence[Any]) -> Problem:
     )
 
 
-def _kernel_logits(logits: Tensor) -> Tensor:
+def kernel_logits(logits: Tensor) -> Tensor:
+    """Logits whose rows are contiguous."""
     # A compiled caller may hand over other strides than the ones that rnnt.py saw.
     return logits if is_row_contiguous(logits) else logits.contiguous()
 
 
-def _error(status: int, failure: _native.Failure, logits: Tensor, problem: Problem) -> Exception:
+def kernel_error(
+    status: int, failure: _native.Failure, logits: Tensor, problem: Problem
+) -> Exception:
     """The exception for a status of the kernel, which says where it stopped."""
     b, position = failure.sample, failure.position
     packed = logits.dim() == 2

@@ -5,6 +5,7 @@ gradient nor the second derivative rests on a formula of ours.
 """
 
 import math
+from collections.abc import Iterator
 from typing import Any
 
 import torch
@@ -72,7 +73,12 @@ def _log_probs(rows: Tensor, problem: Problem) -> tuple[Tensor, Tensor]:
     label_log_prob = log_probs.gather(1, label[:, None])[:, 0]
     if problem.fused_log_softmax:
         possible = possible | label_log_prob.isnan()
-    return log_probs[:, problem.blank], label_log_prob.masked_fill(~possible, -math.inf)
+    blank_log_prob = log_probs[:, problem.blank]
+    if not problem.fused_log_softmax:
+        # In the last frame a blank leads nowhere while labels are left, so it is not read.
+        unused = (t + 1 == problem.logit_lengths[b]) & (u < problem.target_lengths[b])
+        blank_log_prob = blank_log_prob.masked_fill(unused, -math.inf)
+    return blank_log_prob, label_log_prob.masked_fill(~possible, -math.inf)
 
 
 def _cells(problem: Problem) -> tuple[Tensor, Tensor, Tensor]:
@@ -88,30 +94,80 @@ def _lattice_costs(blank_log_prob: Tensor, label_log_prob: Tensor, problem: Prob
 
     Source: Graves 2012, "Sequence Transduction with Recurrent Neural Networks", section 2.4.
     """
-    _, logit_lengths, target_lengths, *_ = problem
-    T, U1 = layout.padded_size(logit_lengths, target_lengths)
-    b, t, u = _cells(problem)
-
-    # Cell (t, u) of sample b stands at [t + u, b, u]: a step of the recursion is a step to the next
-    # diagonal. What lies outside of a sample's lattice is impossible.
-    nowhere = blank_log_prob.new_full((T + U1, len(logit_lengths), U1), -math.inf)
-    emit_blank = nowhere.index_put((t + u, b, u), blank_log_prob).unbind()
-    emit_label = nowhere.index_put((t + u, b, u), label_log_prob).unbind()
-
-    alpha = torch.full_like(nowhere[0], -math.inf)
-    alpha[:, 0] = 0.0
+    alpha = _start(blank_log_prob, problem)
     alphas = [alpha]
-    for blank_step, label_step in zip(emit_blank, emit_label, strict=True):
-        from_frame_before = alpha + blank_step
-        from_label_before = pad((alpha + label_step)[:, :-1], (1, 0), value=-math.inf)
-        alpha = _log_add(from_frame_before, from_label_before)
+    for blank_step, label_step in _diagonals(blank_log_prob, label_log_prob, problem):
+        alpha = _log_add(alpha + blank_step, _next_column(alpha + label_step))
         alphas.append(alpha)
+    return -_scores_at_end(alphas, problem)
 
-    # The last blank leads from (T_b - 1, U_b) to (T_b, U_b), one diagonal past the lattice.
-    samples = torch.arange(len(logit_lengths), device=blank_log_prob.device)
-    log_likelihood = torch.stack(alphas)[logit_lengths + target_lengths, samples, target_lengths]
+
+def _diagonals(
+    blank_log_prob: Tensor, label_log_prob: Tensor, problem: Problem
+) -> Iterator[tuple[Tensor, Tensor]]:
+    """The log-probabilities (N,) by anti-diagonals, (B, U1) each.
+
+    Cell (t, u) of sample b stands at [b, u] of diagonal t + u: a step of a recursion is a step to
+    the next diagonal. What lies outside of a sample's lattice is impossible.
+    """
+    T, U1 = layout.padded_size(problem.logit_lengths, problem.target_lengths)
+    b, t, u = _cells(problem)
+    nowhere = blank_log_prob.new_full((T + U1, len(problem.targets), U1), -math.inf)
+    emit_blank = nowhere.index_put((t + u, b, u), blank_log_prob)
+    emit_label = nowhere.index_put((t + u, b, u), label_log_prob)
+    return zip(emit_blank.unbind(), emit_label.unbind(), strict=True)
+
+
+def _start(blank_log_prob: Tensor, problem: Problem) -> Tensor:
+    """Scores (B, U1) of the first diagonal: a path is in column 0 for certain."""
+    _, U1 = layout.padded_size(problem.logit_lengths, problem.target_lengths)
+    scores = blank_log_prob.new_full((len(problem.targets), U1), -math.inf)
+    scores[:, 0] = 0.0
+    return scores
+
+
+def _next_column(scores: Tensor) -> Tensor:
+    return pad(scores[:, :-1], (1, 0), value=-math.inf)
+
+
+def _scores_at_end(alphas: list[Tensor], problem: Problem) -> Tensor:
+    """(B,): the last blank leads from (T_b - 1, U_b) to (T_b, U_b), a diagonal past the lattice."""
+    _, logit_lengths, target_lengths, *_ = problem
+    samples = torch.arange(len(logit_lengths), device=alphas[0].device)
+    scores = torch.stack(alphas)[logit_lengths + target_lengths, samples, target_lengths]
     # A log-probability of +inf means nothing; like NaN, it spoils its own sample.
-    return -log_likelihood.masked_fill(log_likelihood == math.inf, math.nan)
+    return scores.masked_fill(scores == math.inf, math.nan)
+
+
+@torch.no_grad()
+def best_paths(logits: Tensor, problem: Problem) -> tuple[Tensor, Tensor]:
+    """Frames like ``targets`` and log-probability (B,) of the likeliest alignments.
+
+    Args and the meaning of the result: as for ``rnnt_costs`` and ``rnnt_alignment``.
+    """
+    _check_values(logits, problem)
+    problem = _on_device(problem, logits)
+    log_probs = _log_probs(_lattice_rows(logits, problem), problem)
+    alpha = _start(log_probs[0], problem)
+    alphas, by_label = [alpha], []
+    for blank_step, label_step in _diagonals(*log_probs, problem):
+        from_frame_before, from_label_before = alpha + blank_step, _next_column(alpha + label_step)
+        by_label.append(from_label_before > from_frame_before)
+        alpha = torch.maximum(from_frame_before, from_label_before)
+        alphas.append(alpha)
+    scores = _scores_at_end(alphas, problem)
+
+    # Back from the end. A blank wins a tie, so the label before it came earlier.
+    samples = torch.arange(len(scores), device=scores.device)
+    u = problem.target_lengths
+    frames = torch.full((len(scores), max(problem.targets.shape[1], alpha.shape[1])), -1)
+    frames = frames.to(scores.device)
+    for diagonal in reversed(range(len(by_label))):
+        within = diagonal < problem.logit_lengths + problem.target_lengths
+        emits = by_label[diagonal][samples, u] & within & scores.isfinite()
+        u = u - emits.to(torch.int64)
+        frames[samples, u] = torch.where(emits, diagonal - u, frames[samples, u])
+    return frames[:, : problem.targets.shape[1]], scores
 
 
 def _lattice_rows(logits: Tensor, problem: Problem) -> Tensor:
@@ -156,6 +212,12 @@ def _gradient(logits: Tensor, problem: Problem, grad_costs: Tensor) -> Tensor:
     return grad
 
 
+def _check_values(logits: Tensor, problem: Problem) -> None:
+    _values.check_values(logits, problem)
+    if not problem.fused_log_softmax:
+        _values.warn_if_logits(logits, problem)
+
+
 def _on_device(problem: Problem, logits: Tensor) -> Problem:
     windows = problem.emission_windows
     return problem._replace(
@@ -172,9 +234,7 @@ class _ReferenceLoss(torch.autograd.Function):
     @staticmethod
     def forward(logits: Tensor, *fields: Any) -> Tensor:
         problem = Problem(*fields)
-        _values.check_values(logits, problem)
-        if not problem.fused_log_softmax:
-            _values.warn_if_logits(logits, problem)
+        _check_values(logits, problem)
         problem = _on_device(problem, logits)
         return _lattice_costs(*_log_probs(_lattice_rows(logits, problem), problem), problem)
 

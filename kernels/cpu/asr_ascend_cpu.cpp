@@ -8,6 +8,7 @@
 #include <memory>
 #include <vector>
 
+#include "cpu/best_path.h"
 #include "cpu/isa.h"
 #include "cpu/problem.h"
 #include "cpu/thread_pool.h"
@@ -92,6 +93,14 @@ void CloseWindows(const Job& job, const Sample& sample) {
     }
     if (last < core::DiagonalLastColumn(lattice, d)) ++label;  // the last column has no label
   }
+}
+
+void CloseAllWindows(const asr_ascend_rnnt_problem& problem, const Job& job,
+                     const CheckedProblem& checked) {
+  if (problem.emission_windows == nullptr) return;
+  const int64_t threads = ThreadsFor(checked.rows, kThreadCells, problem.num_threads);
+  ParallelFor(problem.batch, threads,
+              [&](int64_t b) { CloseWindows(job, checked.samples[static_cast<size_t>(b)]); });
 }
 
 // Alpha alone, two diagonals of it at a time.
@@ -207,11 +216,7 @@ asr_ascend_status Forward(const asr_ascend_rnnt_problem& problem, const void* lo
     job.planes.label = scratch.get() + checked.rows;
   }
   ForRows(kernels->statistics[problem.dtype], job, checked.rows, problem.num_threads);
-  if (problem.emission_windows != nullptr) {
-    const int64_t threads = ThreadsFor(checked.rows, kThreadCells, problem.num_threads);
-    ParallelFor(problem.batch, threads,
-                [&](int64_t b) { CloseWindows(job, checked.samples[static_cast<size_t>(b)]); });
-  }
+  CloseAllWindows(problem, job, checked);
   if (state == nullptr) {
     CostsOnly(*kernels, job, checked, problem.num_threads, costs);
     return ASR_ASCEND_OK;
@@ -242,6 +247,33 @@ asr_ascend_status Backward(const asr_ascend_rnnt_problem& problem, const void* l
   job.grad = grad;
   ForRows(kernels->gradient[problem.dtype], job, checked.rows, problem.num_threads);
   if (grad_layout.packed_rows < 0) ZeroPadding(problem, grad_layout, checked, grad);
+  return ASR_ASCEND_OK;
+}
+
+asr_ascend_status Alignment(const asr_ascend_rnnt_problem& problem, const void* logits,
+                            int64_t* frames, double* log_probs, asr_ascend_failure* failure) {
+  const SimdKernels* kernels = ChosenKernels();
+  if (kernels == nullptr) return ASR_ASCEND_BAD_ISA;
+  CheckedProblem checked;
+  const asr_ascend_status status = CheckProblem(problem, nullptr, &checked, failure);
+  if (status != ASR_ASCEND_OK || problem.batch == 0) return status;
+  const bool has_frames = frames != nullptr || problem.target_columns == 0;
+  if (logits == nullptr || log_probs == nullptr || !has_frames) return ASR_ASCEND_BAD_ARGUMENT;
+  Job job = MakeJob(problem, checked, logits);
+  const std::unique_ptr<double[]> scratch(new double[static_cast<size_t>(3 * checked.rows)]);
+  job.planes.blank = scratch.get();
+  job.planes.label = scratch.get() + checked.rows;
+  job.planes.alpha = scratch.get() + 2 * checked.rows;
+  ForRows(kernels->statistics[problem.dtype], job, checked.rows, problem.num_threads);
+  CloseAllWindows(problem, job, checked);
+  std::fill(frames, frames + problem.batch * problem.target_columns, int64_t{-1});
+  const std::vector<int64_t> order = LargestFirst(checked.samples);
+  const int64_t threads = ThreadsFor(checked.rows, kThreadCells, problem.num_threads);
+  ParallelFor(problem.batch, threads, [&](int64_t task) {
+    const int64_t b = order[static_cast<size_t>(task)];
+    log_probs[b] =
+        BestPath(job, checked.samples[static_cast<size_t>(b)], frames + b * problem.target_columns);
+  });
   return ASR_ASCEND_OK;
 }
 
@@ -290,6 +322,16 @@ int32_t asr_ascend_rnnt_backward(const asr_ascend_rnnt_problem* problem, const v
   return asr_ascend::Guarded([&] {
     return asr_ascend::Backward(*problem, logits, state, grad_costs, grad, *grad_layout, failure);
   });
+}
+
+int32_t asr_ascend_rnnt_alignment(const asr_ascend_rnnt_problem* problem, const void* logits,
+                                  int64_t* frames, double* log_probs, asr_ascend_failure* failure) {
+  asr_ascend_failure unread = {-1, -1, -1};
+  if (failure == nullptr) failure = &unread;
+  *failure = unread;
+  if (problem == nullptr) return ASR_ASCEND_BAD_ARGUMENT;
+  return asr_ascend::Guarded(
+      [&] { return asr_ascend::Alignment(*problem, logits, frames, log_probs, failure); });
 }
 
 }  // extern "C"

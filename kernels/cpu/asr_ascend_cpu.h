@@ -113,6 +113,14 @@ ASR_ASCEND_EXPORT int32_t asr_ascend_rnnt_backward(const asr_ascend_rnnt_problem
                                                    const asr_ascend_rnnt_layout* grad_layout,
                                                    asr_ascend_failure* failure);
 
+// The likeliest path through each lattice. frames (B, target_columns): the frame in which it emits
+// each label, -1 past U_b; log_probs (B): ln of its probability. Of equally likely paths the one
+// whose labels come earliest. Where there is none, log_probs is -inf, or NaN where the cost would
+// be NaN, and all of the sample's frames are -1. clamp and fastemit_lambda change nothing.
+ASR_ASCEND_EXPORT int32_t asr_ascend_rnnt_alignment(const asr_ascend_rnnt_problem* problem,
+                                                    const void* logits, int64_t* frames,
+                                                    double* log_probs, asr_ascend_failure* failure);
+
 #ifdef __cplusplus
 }  // extern "C"
 #endif
