@@ -29,7 +29,7 @@ from asr_ascend.data.importers.source import Entry, EntrySet, SourceError, adjus
 from asr_ascend.data.importers.table import Columns, read_csv, read_jsonl
 from asr_ascend.data.manifest import Utterance, write_manifest
 
-NOTES = ".inspected.jsonl"
+NOTES = ".inspected"
 RENDERED = "audio"
 
 

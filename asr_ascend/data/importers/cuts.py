@@ -152,7 +152,9 @@ def _is_span_of_a_file(cut: Any) -> bool:
 
 
 def _file_name(cut: Any) -> str:
-    """A name that changes with anything in the cut: a file that is there is the right one."""
-    content = json.dumps(cut.to_dict(), sort_keys=True, default=str)
+    """A name that changes with the cut or its files: what is there under it is the right audio."""
+    files = [Path(path) for path in _file_sources(cut)]
+    states = [(f.stat().st_size, f.stat().st_mtime_ns) for f in files if f.is_file()]
+    content = json.dumps([cut.to_dict(), states], sort_keys=True, default=str)
     digest = hashlib.sha256(content.encode()).hexdigest()[:12]
     return f"{re.sub(r'[^0-9A-Za-z._-]+', '-', cut.id)[:80]}-{digest}.wav"

@@ -114,8 +114,8 @@ def _render(entry: Entry) -> AudioFacts | None:
     try:
         entry.render(entry.audio_path)
     except Exception as error:  # whatever the library of the source raises
-        reason = (str(error).strip() or type(error).__name__).splitlines()[0]
-        return AudioFacts(faults=((problems.UNREADABLE, f"it cannot be rendered: {reason}"),))
+        reason = " ".join(str(error).split())[:300] or type(error).__name__
+        return AudioFacts(faults=((problems.MISSING, f"it can't be rendered: {reason}"),))
     return None
 
 

@@ -84,9 +84,10 @@ def parse(arguments: Sequence[str] | None = None) -> argparse.Namespace:
             formatter_class=argparse.RawDescriptionHelpFormatter,
         )
         _add_own(added, name)
-        spaces = "han" if name == "aishell" else "keep"
-        added.set_defaults(spaces=spaces)
-    return parser.parse_args(arguments)
+    options = parser.parse_args(arguments)
+    if options.spaces is None:
+        options.spaces = "han" if options.format == "aishell" else "keep"
+    return options
 
 
 def _shared() -> argparse.ArgumentParser:

@@ -15,7 +15,7 @@ NO_TRANSCRIPT = "no_transcript"
 BAD_LINE = "bad_line"
 
 MEANINGS = {
-    MISSING: "no such audio file",
+    MISSING: "no such audio file, or one that can't be rendered",
     UNREADABLE: "not audio, or it holds NaN or infinity",
     TRUNCATED: "audio that ends before its header says",
     SAMPLE_RATE: "header that contradicts itself or the content about the sampling rate",

@@ -39,12 +39,13 @@ def describe(name: str, checked: Checked, show: int) -> str:
 
 
 def size(utterances: Iterable[Utterance], count: int | None = None) -> str:
-    """ "12 utterances, 0.02 h, 31 characters"; `count` replaces the number of utterances."""
+    """ "12 utterances, 0.02 h, 31 different characters"; `count` replaces the first number."""
     listed = list(utterances)
     hours = sum(utterance.duration for utterance in listed) / 3600
     characters = len(set().union(*(utterance.text for utterance in listed)))
     number = len(listed) if count is None else count
-    return f"{number} utterance{'' if number == 1 else 's'}, {hours:.2f} h, {characters} characters"
+    noun = "utterance" if number == 1 else "utterances"
+    return f"{number} {noun}, {hours:.2f} h, {characters} different characters"
 
 
 def as_json(

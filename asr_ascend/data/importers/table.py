@@ -110,7 +110,7 @@ def read_jsonl(
 
 def _files(source: Path, ending: str) -> list[Path]:
     if source.is_dir():
-        found = sorted(path for path in source.glob(f"*.{ending}") if path.is_file())
+        found = sorted(path for path in source.glob(f"[!.]*.{ending}") if path.is_file())
         if not found:
             raise SourceError(f"{source} holds no .{ending} files.")
         return found

@@ -1,0 +1,358 @@
+"""What each importer reads from its layout, and the sentence where it can't."""
+
+import json
+import re
+
+import pytest
+from speech_like import write_wav
+
+from asr_ascend.data.importers.aishell import read_aishell
+from asr_ascend.data.importers.folder import read_folder
+from asr_ascend.data.importers.kaldi import read_kaldi
+from asr_ascend.data.importers.source import Entry, Problem, SourceError, adjust_spaces
+from asr_ascend.data.importers.table import Columns, read_csv, read_jsonl
+
+
+def lay(folder, files):
+    """Writes text files by relative path; those named as audio get a second of sound."""
+    for name, content in files.items():
+        path = folder / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        if content is None:
+            write_wav(path, 0.1)
+        else:
+            path.write_text(content, encoding="utf-8")
+    return folder
+
+
+def refused(call, message):
+    with pytest.raises(SourceError, match=f"^{re.escape(message)}$"):
+        call()
+
+
+# Folder
+
+
+def test_folder_pairs_recordings_with_texts(tmp_path):
+    root = lay(
+        tmp_path / "rec",
+        {
+            "b.wav": None,
+            "b.txt": "\ufeff二号主变\r\n油温过高\n",
+            "ann/a.FLAC": None,
+            "ann/a.txt": " spaced  text \n",
+            "ann/a.en.txt": "translated",
+            "c.wav": None,
+            "notes.txt": "of no recording",
+            ".hidden.wav": None,
+        },
+    )
+    (found,) = (sets := read_folder(root)).values()
+    assert list(sets) == ["rec"]
+    assert found.entries == [
+        Entry("b", root / "b.wav", "二号主变 油温过高", str(root / "b.txt")),
+        Entry("ann/a", root / "ann/a.FLAC", "spaced  text", str(root / "ann/a.txt")),
+    ]
+    detail = "there is no c.txt beside it"
+    assert found.problems == [Problem("no_transcript", "c", str(root / "c.wav"), detail)]
+    english = read_folder(root, text_field="en.txt", speaker_from_folder=True)["rec"]
+    assert [(e.text, e.speaker) for e in english.entries] == [("translated", "ann")]
+    assert [p.id for p in english.problems] == ["b", "c"]
+
+
+def test_folder_in_another_encoding(tmp_path):
+    lay(tmp_path, {"a.wav": None})
+    (tmp_path / "a.txt").write_bytes("主变".encode("gb18030"))
+    refused(
+        lambda: read_folder(tmp_path),
+        f"{tmp_path / 'a.txt'} is not utf-8 text; name its encoding, for example "
+        "--encoding gb18030.",
+    )
+    (found,) = read_folder(tmp_path, encoding="gb18030").values()
+    assert found.entries[0].text == "主变"
+    refused(
+        lambda: read_folder(tmp_path, encoding="klingon"),
+        "`encoding` must be known to Python, but is 'klingon'.",
+    )
+
+
+def test_folders_without_recordings_or_texts(tmp_path):
+    refused(lambda: read_folder(tmp_path / "no"), f"{tmp_path / 'no'} is not a folder.")
+    refused(
+        lambda: read_folder(tmp_path),
+        f"{tmp_path} holds no audio files (.aif, .aiff, .flac, .mp3, .ogg, .opus, .sph, .wav).",
+    )
+    lay(tmp_path, {"a.wav": None})
+    refused(
+        lambda: read_folder(tmp_path, text_field="lab"),
+        f"{tmp_path} has no recording with a text: a.wav, for one, has no a.lab beside it.",
+    )
+
+
+# AISHELL-1
+
+
+@pytest.fixture
+def aishell(tmp_path):
+    name = "BAC009S0{}W0{}"
+    wavs = [("train", "002", "122"), ("train", "002", "123"), ("dev", "724", "121")]
+    wavs += [("test", "764", "121"), ("test", "764", "122")]
+    lines = [
+        f"{name.format(s, w)} 而 对 楼市 {number}" for number, (_, s, w) in enumerate(wavs[:4])
+    ]
+    files = {"transcript/aishell_transcript_v0.8.txt": "\n".join(lines) + "\n"}
+    for part, speaker, wav in wavs:
+        files[f"wav/{part}/S0{speaker}/{name.format(speaker, wav)}.wav"] = None
+    return lay(tmp_path / "data_aishell", files)
+
+
+def test_aishell_sets_speakers_and_texts(aishell):
+    sets = read_aishell(aishell)
+    assert {name: [entry.id for entry in found.entries] for name, found in sets.items()} == {
+        "train": ["BAC009S0002W0122", "BAC009S0002W0123"],
+        "dev": ["BAC009S0724W0121"],
+        "test": ["BAC009S0764W0121"],
+    }
+    assert sets["dev"].entries[0] == Entry(
+        "BAC009S0724W0121",
+        aishell / "wav/dev/S0724/BAC009S0724W0121.wav",
+        "而 对 楼市 2",
+        "aishell_transcript_v0.8.txt line 3",
+        "S0724",
+    )
+    audio = aishell / "wav/test/S0764/BAC009S0764W0122.wav"
+    detail = "aishell_transcript_v0.8.txt has no line for it"
+    problem = Problem("no_transcript", "BAC009S0764W0122", str(audio), detail)
+    assert sets["test"].problems == [problem]
+    assert read_aishell(aishell.parent)["train"] == sets["train"]
+
+
+def test_other_layouts_and_packed_archives(tmp_path):
+    refused(
+        lambda: read_aishell(tmp_path),
+        f"{tmp_path} is not AISHELL-1: it has no transcript/aishell_transcript_v0.8.txt.",
+    )
+    lay(tmp_path, {"transcript/aishell_transcript_v0.8.txt": "a 一", "wav/S0002.tar.gz": "x"})
+    refused(
+        lambda: read_aishell(tmp_path),
+        f"{tmp_path / 'wav'} holds no wav files in train, dev or test; S0002.tar.gz and its like "
+        "must be unpacked first.",
+    )
+
+
+# Kaldi
+
+
+def test_kaldi_without_segments(tmp_path):
+    root = lay(
+        tmp_path / "train",
+        {
+            "wav.scp": f"u2 {tmp_path}/b.wav\nu1 wav/a.wav \nu4 wav/d.wav\n",
+            "text": "u1 二号 主变\nu2\tgo  on\nu3 no audio\nu5\n",
+            "text.en": "u1 main transformer\n",
+            "utt2spk": "u1 ann\nu2 bob\n",
+            "wav/a.wav": None,
+        },
+    )
+    (found,) = read_kaldi(root).values()
+    assert found.entries == [
+        Entry("u1", root / "wav/a.wav", "二号 主变", "text line 1", "ann"),
+        Entry("u2", tmp_path / "b.wav", "go  on", "text line 2", "bob"),
+    ]
+    assert found.problems == [
+        Problem("missing", "u3", "text line 3", "wav.scp has no line for it"),
+        Problem("missing", "u5", "text line 4", "wav.scp has no line for it"),
+        Problem("no_transcript", "u4", str(root / "wav/d.wav"), "text has no line for it"),
+    ]
+    (english,) = read_kaldi(root, text_field="text.en").values()
+    assert [(e.id, e.text) for e in english.entries] == [("u1", "main transformer")]
+
+
+def test_kaldi_with_segments(tmp_path):
+    lay(
+        tmp_path / "s5",
+        {
+            "data/train/wav.scp": "r1 audio/r1.wav\n",
+            "data/train/segments": "u1 r1 0.5 1.75\nu2 r1 2 -1\nu3 r1 3 2\nu4 r9 0 1\nu5 r1 x 1\n"
+            "u1 r1 0 9\n",
+            "data/train/text": "u1 a\nu2 b\nu3 c\nu4 d\nu5 e\n",
+            "data/dev/wav.scp": "r1 audio/r1.wav\n",
+            "data/dev/text": "r1 whole\n",
+            "audio/r1.wav": None,
+        },
+    )
+    sets = read_kaldi(tmp_path / "s5/data")
+    audio = tmp_path / "s5/audio/r1.wav"
+    assert list(sets) == ["dev", "train"]
+    assert sets["dev"].entries == [Entry("r1", audio, "whole", "text line 1")]
+    assert sets["train"].entries == [
+        Entry("u1", audio, "a", "text line 1", None, 0.5, 1.25),
+        Entry("u2", audio, "b", "text line 2", None, 2.0, None),
+    ]
+    assert [(p.kind, p.id, p.where, p.detail) for p in sets["train"].problems] == [
+        ("bad_line", "u3", "segments line 3", "its span from 3 s to 2 s is not one"),
+        (
+            *("bad_line", "u5", "segments line 5"),
+            "it must be an id, a recording, a start and an end in seconds",
+        ),
+        ("duplicate_id", "u1", "segments line 6", "line 1 has the same id"),
+        ("missing", "u4", "segments line 4", "wav.scp has no recording 'r9'"),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("value", "message"),
+    [
+        (
+            "sph2pipe -f wav /c/a.sph |",
+            "a command (sph2pipe -f wav /c/a.sph |), and commands are not run; write the "
+            "recordings to files first and name those in wav.scp.",
+        ),
+        (
+            "wav.1.ark:17",
+            "a place in an archive (wav.1.ark:17); write the recordings to files first (wav-copy "
+            "does it) and name those in wav.scp.",
+        ),
+    ],
+)
+def test_kaldi_commands_and_archives_are_refused(tmp_path, value, message):
+    lay(tmp_path, {"wav.scp": f"u0 a.wav\nu1 {value}\n", "text": "u0 a\nu1 b\n"})
+    start = f"{tmp_path / 'wav.scp'} line 2: recording 'u1' is "
+    refused(lambda: read_kaldi(tmp_path), start + message)
+
+
+def test_kaldi_folders_that_lack_something(tmp_path):
+    refused(
+        lambda: read_kaldi(tmp_path),
+        f"{tmp_path} is not a Kaldi data directory: it has no wav.scp.",
+    )
+    lay(tmp_path, {"wav.scp": "u1 a.wav\n"})
+    refused(lambda: read_kaldi(tmp_path), f"{tmp_path} is not complete: it has no file text.")
+
+
+# Tables
+
+
+def test_csv_by_the_usual_names(tmp_path):
+    path = lay(
+        tmp_path,
+        {
+            "my.csv": 'path,sentence,client_id,duration\na.wav,"one, ""two""",ann,1.5\n'
+            "\nsub/b.wav,二号,,\nc.wav,too,many,1,columns\n,x,y,1\nd.wav,x,y,long\n",
+            "a.wav": None,
+        },
+    )
+    (found,) = (sets := read_csv(path / "my.csv")).values()
+    assert list(sets) == ["my"]
+    assert found.entries == [
+        Entry("a", tmp_path / "a.wav", 'one, "two"', "my.csv line 2", "ann", None, 1.5),
+        Entry("sub/b", tmp_path / "sub/b.wav", "二号", "my.csv line 4"),
+    ]
+    assert [(p.kind, p.where, p.detail) for p in found.problems] == [
+        ("bad_line", "my.csv line 5", "it has 5 columns, but the header has 4"),
+        ("bad_line", "my.csv line 6", "`path` is empty"),
+        ("bad_line", "my.csv line 7", '`duration` must be a number of seconds, but is "long"'),
+    ]
+
+
+def test_tsv_with_chosen_columns_and_stray_quotes(tmp_path):
+    """Common Voice: paths below clips, quotes that mean nothing, a translation beside."""
+    table = 'client_id\tpath\tsentence\ttranslation\nx1\ta.wav\t"开\topen"\nx2\tb.wav\t关\tshut\n'
+    lay(tmp_path, {"train.tsv": table, "test.tsv": table, "clips/a.wav": None})
+    sets = read_csv(tmp_path, delimiter="\t", columns=Columns(text="translation", id="client_id"))
+    assert list(sets) == ["test", "train"]
+    assert [(e.id, e.text, e.audio_path) for e in sets["train"].entries] == [
+        ("x1", 'open"', tmp_path / "clips/a.wav"),
+        ("x2", "shut", tmp_path / "clips/b.wav"),
+    ]
+    assert read_csv(tmp_path, delimiter="\t")["test"].entries[0].text == '"开'
+
+
+def test_csv_without_a_header_and_with_spans(tmp_path):
+    lay(tmp_path, {"m.csv": "long.wav|0|2.5|first\nlong.wav|2.5|1|second\n"})
+    names = ["wav", "start", "duration", "text"]
+    (found,) = read_csv(tmp_path / "m.csv", delimiter="|", header=names).values()
+    assert [(e.id, e.offset, e.duration, e.text) for e in found.entries] == [
+        ("long-00000000", 0.0, 2.5, "first"),
+        ("long-00002500", 2.5, 1.0, "second"),
+    ]
+
+
+def test_tables_whose_columns_are_not_clear(tmp_path):
+    path = tmp_path / "m.csv"
+    refused(lambda: read_csv(path), f"{path} is not a file.")
+    refused(lambda: read_jsonl(tmp_path), f"{tmp_path} holds no .jsonl files.")
+    lay(tmp_path, {"m.csv": "path,words\na.wav,x\n"})
+    refused(
+        lambda: read_csv(path),
+        f"{path} doesn't say which of its columns holds the text: name it with --text-field, one "
+        "of path, words.",
+    )
+    refused(
+        lambda: read_csv(path, columns=Columns(text="word")),
+        f"{path} has no `word`; it has path, words.",
+    )
+    lay(tmp_path, {"m.csv": "path,text\n"})
+    refused(lambda: read_csv(path), f"{path} holds no utterance.")
+
+
+def test_jsonl_of_this_package_nemo_and_wenet(tmp_path):
+    own = {"id": "1", "audio_filepath": "a.wav", "text": "ab", "duration": 1}
+    records = {
+        "own": [{**own, "token_start_ms": [0, 250.5]}, {**own, "id": 2, "token_start_ms": [1]}],
+        "nemo": [{"audio_filepath": "/c/a.wav", "duration": 2.5, "offset": 1, "text": "x"}],
+        "wenet": [{"key": "k1", "wav": "/c/b.wav", "txt": "甚至"}],
+    }
+    for name, lines in records.items():
+        text = "".join(json.dumps(line) + "\n" for line in lines)
+        lay(tmp_path, {f"{name}.jsonl": text, "a.wav": None})
+    sets = read_jsonl(tmp_path)
+    assert list(sets) == ["nemo", "own", "wenet"]
+    where = "own.jsonl line 1"
+    first, second = sets["own"].entries
+    assert first == Entry(
+        "1", tmp_path / "a.wav", "ab", where, None, None, 1.0, token_start_ms=(0.0, 250.5)
+    )
+    assert (second.id, second.token_start_ms) == ("2", None)
+    (nemo,) = sets["nemo"].entries
+    assert (nemo.id, nemo.offset, nemo.duration) == ("c/a-00001000", 1.0, 2.5)
+    (wenet,) = sets["wenet"].entries
+    assert (wenet.id, str(wenet.audio_path), wenet.text) == ("k1", "/c/b.wav", "甚至")
+
+
+def test_jsonl_lines_that_cannot_be_understood(tmp_path):
+    good = {"audio_filepath": "a.wav", "text": "x", "translation": "y"}
+    lines = [
+        json.dumps(good),
+        "{nonsense",
+        "[1]",
+        json.dumps({"audio_filepath": "b.wav"}),
+        json.dumps({**good, "text": 5}),
+        json.dumps({**good, "duration": -1}),
+    ]
+    (found,) = read_jsonl(lay(tmp_path, {"m.jsonl": "\n".join(lines)})).values()
+    assert [entry.text for entry in found.entries] == ["x"]
+    assert [(p.where, p.detail) for p in found.problems] == [
+        (
+            "m.jsonl line 2",
+            "it is not JSON (Expecting property name enclosed in double quotes at column 2)",
+        ),
+        ("m.jsonl line 3", "it is not a JSON object"),
+        ("m.jsonl line 4", "`text` is missing"),
+        ("m.jsonl line 5", "`text` must be a string, but is 5"),
+        ("m.jsonl line 6", "`duration` must be finite and not negative, but is -1"),
+    ]
+    (other,) = read_jsonl(tmp_path, columns=Columns(text="translation")).values()
+    assert [entry.text for entry in other.entries] == ["y", "y"]
+
+
+@pytest.mark.parametrize(
+    ("spaces", "expected"),
+    [
+        ("keep", "而 对 楼市 A股 GDP is 3 ，了\u3000解"),
+        ("han", "而对楼市A股GDP is 3，了解"),
+        ("none", "而对楼市A股GDPis3，了解"),
+    ],
+)
+def test_spaces(spaces, expected):
+    assert adjust_spaces(" 而 对 楼市 A股 GDP is 3 ，了\u3000解\n", spaces) == expected
