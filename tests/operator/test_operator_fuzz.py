@@ -28,6 +28,7 @@ class Problem(NamedTuple):
     case: oracles.Case
     clamp: float
     fused_log_softmax: bool
+    fastemit_lambda: float
     upstream: torch.Tensor | None  # None: the fused entry
     machine: dict[str, Any]
 
@@ -55,14 +56,15 @@ def problems(draw: st.DrawFn) -> Problem:
         "nan_rule": draw(st.integers(0, 2)),
         "offset": draw(st.sampled_from([0, 4, 20])),
     }
-    upstream = None
+    upstream, fastemit_lambda = None, 0.0
     if draw(st.booleans()):
         factors = st.sampled_from([1.0, -1.0, 0.0, 0.25, 2.0])
         upstream = torch.tensor([draw(factors) for _ in lengths])
         machine["backward_cores"] = draw(st.integers(1, 12))
         machine["in_place"] = draw(st.booleans())
+        fastemit_lambda = draw(st.sampled_from([0.0, 0.0, 0.1, 1.0]))
     clamp = draw(st.sampled_from([-1.0, 0.0, 0.01, 0.5]))
-    return Problem(case, clamp, fused_log_softmax, upstream, machine)
+    return Problem(case, clamp, fused_log_softmax, fastemit_lambda, upstream, machine)
 
 
 def solve(library: ctypes.CDLL, problem: Problem) -> emulated.Result:
@@ -71,6 +73,7 @@ def solve(library: ctypes.CDLL, problem: Problem) -> emulated.Result:
         problem.case,
         clamp=problem.clamp,
         fused_log_softmax=problem.fused_log_softmax,
+        fastemit_lambda=problem.fastemit_lambda,
         upstream=problem.upstream,
         entry="fused" if problem.upstream is None else "split",
         **problem.machine,
@@ -82,8 +85,14 @@ def exact(problem: Problem) -> tuple[torch.Tensor, torch.Tensor]:
         problem.case,
         clamp=problem.clamp,
         fused_log_softmax=problem.fused_log_softmax,
+        fastemit_lambda=problem.fastemit_lambda,
         upstream=problem.upstream,
     )
+
+
+def assert_gradient(problem: Problem, result: emulated.Result, expected: torch.Tensor) -> None:
+    scale = 2.0 * (1.0 + problem.fastemit_lambda)
+    oracles.assert_gradient(result.gradient, expected, problem.case.logits.dtype, scale)
 
 
 @bounded
@@ -92,8 +101,12 @@ def test_operator_and_float64_lattice_agree(operator: ctypes.CDLL, problem: Prob
     costs, gradient = exact(problem)
     result = solve(operator, problem)
     emulated.assert_costs(result.costs, costs)
-    oracles.assert_gradient(result.gradient, gradient, problem.case.logits.dtype, 2.0)
+    assert_gradient(problem, result, gradient)
     assert (result.status == emulated.STATUS_OK).all()
+    costs_alone = emulated.call(
+        operator, problem.case, fused_log_softmax=problem.fused_log_softmax, entry="forward"
+    ).costs
+    oracles.assert_same_bits(costs_alone, result.costs)
 
 
 SPECIAL_VALUES = st.sampled_from([math.nan, math.inf, -math.inf, -math.inf, -math.inf, 3e4])
@@ -122,7 +135,7 @@ def test_special_values_anywhere(
             gradient[rows] = math.nan
     result = solve(operator, problem)
     emulated.assert_costs(result.costs, costs)
-    oracles.assert_gradient(result.gradient, gradient, logits.dtype, 2.0)
+    assert_gradient(problem, result, gradient)
     assert (result.status == emulated.STATUS_OK).all()
 
 
@@ -145,6 +158,6 @@ def test_wrong_numbers_anywhere(
     if (result.status == emulated.STATUS_OK).all():
         costs, gradient = exact(problem._replace(case=wrong))
         emulated.assert_costs(result.costs, costs)
-        oracles.assert_gradient(result.gradient, gradient, case.logits.dtype, 2.0)
+        assert_gradient(problem, result, gradient)
     else:
         assert result.costs.isnan().all() and (result.gradient == 0).all()
