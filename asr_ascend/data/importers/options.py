@@ -138,7 +138,7 @@ def _shared() -> argparse.ArgumentParser:
     )
     add(
         "--show",
-        type=_positive,
+        type=_natural,
         default=10,
         metavar="N",
         help="problems to list of each kind; the report has all (default: 10)",
@@ -235,6 +235,12 @@ def _shares(value: str) -> dict[str, float]:
 def _positive(value: str) -> int:
     if not value.isdecimal() or int(value) < 1:
         raise argparse.ArgumentTypeError(f"it must be a whole number above 0, but is '{value}'")
+    return int(value)
+
+
+def _natural(value: str) -> int:
+    if not value.isdecimal():
+        raise argparse.ArgumentTypeError(f"it must be a whole number, but is '{value}'")
     return int(value)
 
 

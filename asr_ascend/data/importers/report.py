@@ -33,7 +33,7 @@ def describe(name: str, checked: Checked, show: int) -> str:
         for problem in found[:show]:
             start = f"{problem.id} ({_shown(problem.where)})" if problem.id else problem.where
             lines.append(f"    {start}: {problem.detail}")
-        if len(found) > show:
+        if len(found) > show > 0:
             lines.append(f"    and {len(found) - show} more, which the report lists")
     return "\n".join(lines)
 
