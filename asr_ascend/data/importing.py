@@ -80,7 +80,7 @@ def run(options: argparse.Namespace) -> int:
     out.mkdir(parents=True, exist_ok=True)
     checked: dict[str, Checked] = {}
     for name, found in sets.items():
-        facts = inspect_all(found.entries, out / NOTES, options.workers)
+        facts = inspect_all(found.entries, out / NOTES, options.workers, name)
         checked[name] = check_set(found, facts, unknown_characters=unknown, ignore=options.ignore)
         print(report.describe(name, checked[name], options.show))
     undecided = options.fix is None and any(found.problems() for found in checked.values())

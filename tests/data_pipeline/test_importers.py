@@ -1,6 +1,7 @@
 """What each importer reads from its layout, and the sentence where it can't."""
 
 import json
+import os
 import re
 
 import pytest
@@ -58,6 +59,18 @@ def test_folder_pairs_recordings_with_texts(tmp_path):
     english = read_folder(root, text_field="en.txt", speaker_from_folder=True)["rec"]
     assert [(e.text, e.speaker) for e in english.entries] == [("translated", "ann")]
     assert [p.id for p in english.problems] == ["b", "c"]
+
+
+def test_file_names_in_another_encoding(tmp_path):
+    lay(tmp_path, {"a.wav": None, "a.txt": "x"})
+    foreign = os.fsencode(tmp_path) + "/主变.wav".encode("gb18030")
+    (tmp_path / "a.wav").rename(os.fsdecode(foreign))
+    lay(tmp_path, {"a.wav": None})
+    (found,) = read_folder(tmp_path).values()
+    assert [entry.id for entry in found.entries] == ["a"]
+    name = "".join(f"\\udc{byte:x}" for byte in "主变".encode("gb18030"))
+    detail = "its file name is not UTF-8; rename the file"
+    assert found.problems == [Problem("bad_line", name, name, detail)]
 
 
 def test_folder_in_another_encoding(tmp_path):

@@ -3,6 +3,7 @@
 import json
 import re
 import shutil
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -13,6 +14,9 @@ from asr_ascend.data import importing
 from asr_ascend.data.importers.hold_out import hold_out
 from asr_ascend.data.manifest import Utterance, load_manifest, write_manifest
 from asr_ascend.tokenizer import Tokenizer
+
+
+RECORDINGS = Path("/usr/share/pocketsphinx/test/data")
 
 
 def run(*arguments):
@@ -86,7 +90,7 @@ def test_every_problem_is_listed_and_nothing_written(flawed, tmp_path, capsys, m
         "all: 12 utterances, 0.00 h, 4 different characters; 16000 Hz; WAV PCM_16\n"
     )
     for line in (
-        "  bad_line: 1 (line that can't be understood)",
+        "  bad_line: 1 (line or file name that can't be understood)",
         "    wordless (all.jsonl line 12): `text` is missing",
         "    gone (flawed/gone.wav): there is no such file",
         "    text (flawed/text.wav): Format not recognised",
@@ -191,6 +195,24 @@ def test_a_sound_source_needs_no_fix(folder, tmp_path, capsys):
         "train: 2 utterances, 0.00 h, 6 different characters; 16000 Hz; WAV PCM_16\n"
         f"Wrote {out / 'train.jsonl'}: 2 utterances, 0.00 h, 6 different characters.\n"
     )
+
+
+@pytest.mark.skipif(
+    not RECORDINGS.is_dir(), reason="Debian's pocketsphinx-testdata is not installed"
+)
+def test_ten_human_recordings(tmp_path):
+    source = tmp_path / "human"
+    source.mkdir()
+    for listing in ("cards/cards.transcription", "librivox/transcription"):
+        lines = (RECORDINGS / listing).read_text(encoding="utf-8")
+        for text, name in re.findall(r"<s>\s*(.*?)\s*</s>\s*\((.*)\)", lines):
+            wav = RECORDINGS / Path(listing).parent / f"{name}.wav"
+            (source / wav.name).symlink_to(wav)
+            (source / f"{name}.txt").write_text(text + "\n", encoding="utf-8")
+    assert run("folder", source, "--out", tmp_path / "out") == 0
+    found = load_manifest(tmp_path / "out/human.jsonl")
+    assert len(found) == 10
+    assert (found[0].text, found[0].duration) == ("ten of clubs", 1.095)
 
 
 def test_aishell_becomes_train_valid_and_test(tmp_path):

@@ -46,6 +46,12 @@ def read_folder(
         raise SourceError(f"{source} holds no audio files ({endings}).")
     for audio in recordings:
         name = audio.relative_to(source).with_suffix("").as_posix()
+        if not _is_unicode(name):
+            # Archives from another system may name files in its encoding.
+            escaped = name.encode("utf-8", "backslashreplace").decode()
+            detail = "its file name is not UTF-8; rename the file"
+            found.problems.append(Problem(problems.BAD_LINE, escaped, escaped, detail))
+            continue
         transcript = audio.with_name(f"{audio.stem}.{text_field}")
         if not transcript.is_file():
             detail = f"there is no {transcript.name} beside it"
@@ -61,6 +67,14 @@ def read_folder(
             f"{recordings[0].stem}.{text_field} beside it."
         )
     return {source.resolve().name: found}
+
+
+def _is_unicode(name: str) -> bool:
+    try:
+        name.encode("utf-8")
+    except UnicodeEncodeError:
+        return False
+    return True
 
 
 def _files(folder: Path) -> Iterator[Path]:

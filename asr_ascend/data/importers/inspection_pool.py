@@ -30,7 +30,9 @@ class InspectionError(RuntimeError):
     """The inspection could not go on; the message is one sentence for the user."""
 
 
-def inspect_all(entries: Sequence[Entry], notes: Path, workers: int) -> list[AudioFacts]:
+def inspect_all(
+    entries: Sequence[Entry], notes: Path, workers: int, name: str = "recordings"
+) -> list[AudioFacts]:
     """Facts about each entry's audio, rendering it first where it must be.
 
     What was found is noted at once, by the file's path, size and time of change. Another call with
@@ -40,6 +42,7 @@ def inspect_all(entries: Sequence[Entry], notes: Path, workers: int) -> list[Aud
         entries: what to inspect.
         notes: file of what is known, made if need be; only whole lines of it count.
         workers: processes; no effect on the result.
+        name: of what is inspected, shown with the progress.
 
     Raises:
         InspectionError: a worker died.
@@ -51,7 +54,7 @@ def inspect_all(entries: Sequence[Entry], notes: Path, workers: int) -> list[Aud
         facts.append(known.get(key) if key is not None else None)
     waiting = [number for number, found in enumerate(facts) if found is None]
     tasks = [waiting[first : first + _PER_TASK] for first in range(0, len(waiting), _PER_TASK)]
-    with _open_notes(notes) as stream, _progress(len(entries)) as advance:
+    with _open_notes(notes) as stream, _progress(name, len(entries)) as advance:
         advance(len(entries) - len(waiting))
         for numbers, results in _results(entries, tasks, workers):
             for number, (key, found) in zip(numbers, results, strict=True):
@@ -150,13 +153,13 @@ def _open_notes(notes: Path) -> IO[str]:
 
 
 @contextmanager
-def _progress(total: int) -> Iterator[Callable[[int], Any]]:
+def _progress(name: str, total: int) -> Iterator[Callable[[int], Any]]:
     from rich.console import Console
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TimeRemainingColumn
 
     columns = ("{task.description}", BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
     with Progress(*columns, console=Console(file=sys.stderr)) as progress:
-        task = progress.add_task("Inspecting recordings", total=total)
+        task = progress.add_task(f"Inspecting {name}", total=total)
         yield lambda count: progress.advance(task, count)
 
 

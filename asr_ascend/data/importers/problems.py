@@ -27,7 +27,7 @@ MEANINGS = {
     UNKNOWN_CHARACTER: "text with characters that the tokenizer of --tokenizer doesn't know",
     DUPLICATE_ID: "id that an earlier utterance has",
     NO_TRANSCRIPT: "audio without a transcript",
-    BAD_LINE: "line that can't be understood",
+    BAD_LINE: "line or file name that can't be understood",
 }
 # What no manifest can hold, so that even --fix keep leaves it out.
 NEVER_WRITTEN = frozenset({MISSING, DUPLICATE_ID, NO_TRANSCRIPT, BAD_LINE})
