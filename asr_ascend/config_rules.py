@@ -174,6 +174,7 @@ EVALUATE = {
     "full_context": FLAG,
     "decoder": choice("greedy", "beam"),
     "beam_width": integer(1),
+    "noise_banks": optional(list_of(TEXT)),
     "noise_kinds": list_of(TEXT),
     "unseen_noise_kinds": Rule("a list of kinds of noise", lambda v: isinstance(v, list)),
     "noise_seed": integer(0),

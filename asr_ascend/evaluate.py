@@ -30,7 +30,15 @@ from asr_ascend.data.audio import AudioError, load_utterance
 from asr_ascend.data.features import LogMel
 from asr_ascend.data.filtering import encoder_frames
 from asr_ascend.data.manifest import ManifestError, Utterance, load_manifest
-from asr_ascend.data.noise import KINDS, is_active, mix_at_snr, substation_noise
+from asr_ascend.data.noise import (
+    NoiseError,
+    StoredBank,
+    WeightedBanks,
+    check_names,
+    is_active,
+    mix_at_snr,
+    simulated_noise,
+)
 from asr_ascend.data.seeding import seeded_generator
 from asr_ascend.decoding import Hypothesis, greedy_decode
 from asr_ascend.decoding.beam import beam_decode
@@ -64,7 +72,7 @@ def main(config: dict[str, Any]) -> int:
     manifests = config["manifest"]
     manifests = [manifests] if isinstance(manifests, str) else manifests
     utterances = list(load_sets(manifests, config["max_utterances"]))
-    spoken = [_speak(u, name, i, config) for i, (name, u) in enumerate(utterances)]
+    spoken = list(_speak(utterances, config))
     results = decode_all(trained, spoken, config)
     about = {
         "checkpoint": config["checkpoint"],
@@ -73,7 +81,7 @@ def main(config: dict[str, Any]) -> int:
         "decoder": config["decoder"],
         "chunk_ms": config["chunk_ms"],
         "left_chunks": config["left_chunks"],
-        "noise_kinds": config["noise_kinds"],
+        "noise_kinds": config["noise_banks"] or config["noise_kinds"],
         "unseen_noise_kinds": config["unseen_noise_kinds"],
         "noise_seed": config["noise_seed"],
     }
@@ -209,17 +217,27 @@ def speech_end_ms(speech: Tensor) -> float:
     return 20.0 * (int(active[-1]) + 1)
 
 
-def _speak(utterance: Utterance, set_name: str, index: int, config: dict[str, Any]) -> Spoken:
-    """Speech and noise of an utterance; every other one gets the kinds that training doesn't."""
-    unseen = bool(config["unseen_noise_kinds"]) and index % 2 == 1
-    kinds = config["unseen_noise_kinds"] if unseen else config["noise_kinds"]
-    unknown = [kind for kind in kinds if kind not in KINDS]
-    if unknown:
-        raise ConfigError(f"Kinds of noise are {', '.join(KINDS)}, but one is '{unknown[0]}'.")
-    speech = load_utterance(utterance, SAMPLE_RATE_HZ)
-    generator = seeded_generator("evaluate", config["noise_seed"], set_name, utterance.id)
-    noise = substation_noise(speech.numel(), SAMPLE_RATE_HZ, generator, kinds)
-    return Spoken(utterance, set_name, speech, noise, "unseen" if unseen else "known")
+def _speak(utterances: Sequence[tuple[str, Utterance]], config: dict[str, Any]) -> Iterator[Spoken]:
+    """Speech and noise of utterances; every other one gets the kinds that training doesn't."""
+    folders, unseen_kinds = config["noise_banks"], config["unseen_noise_kinds"]
+    for kinds in (config["noise_kinds"], unseen_kinds):
+        if kinds:
+            try:
+                check_names(kinds)
+            except ValueError as error:
+                raise ConfigError(str(error)) from error
+    bank = WeightedBanks([StoredBank(f, SAMPLE_RATE_HZ) for f in folders]) if folders else None
+    for index, (set_name, utterance) in enumerate(utterances):
+        unseen = bool(unseen_kinds) and index % 2 == 1
+        speech = load_utterance(utterance, SAMPLE_RATE_HZ)
+        length = speech.numel()
+        generator = seeded_generator("evaluate", config["noise_seed"], set_name, utterance.id)
+        if bank is not None and not unseen:
+            noise = bank.crop(length, generator)
+        else:
+            kinds = unseen_kinds if unseen else config["noise_kinds"]
+            noise = simulated_noise(kinds, length, SAMPLE_RATE_HZ, generator)
+        yield Spoken(utterance, set_name, speech, noise, "unseen" if unseen else "known")
 
 
 def _batches(spoken: Sequence[Spoken], seconds: float) -> list[list[Spoken]]:
@@ -254,7 +272,7 @@ def _write_example(item: Spoken, results: Sequence[report.Decoded], folder: Path
 
 def cli() -> None:
     """The command: see `--help`."""
-    run_entry("evaluate", main, (CheckpointError, ManifestError, AudioError))
+    run_entry("evaluate", main, (CheckpointError, ManifestError, AudioError, NoiseError))
 
 
 if __name__ == "__main__":

@@ -28,6 +28,7 @@ from asr_ascend.callbacks import Checkpoints, NoiseRamp, StepLog, StepProgress, 
 from asr_ascend.checkpoint import KEY, AtomicCheckpointIO, CheckpointError, read_checkpoint
 from asr_ascend.config import run_entry
 from asr_ascend.config_rules import ConfigError
+from asr_ascend.data.acoustics.folder import INDEX
 from asr_ascend.data.datamodule import SpeechDataModule
 from asr_ascend.data.manifest import ManifestError
 from asr_ascend.fingerprint import fingerprint
@@ -167,8 +168,12 @@ def _check_vocabulary(ckpt_path: str, pieces: list[str]) -> None:
 
 
 def _files(config: dict[str, Any]) -> list[Path]:
-    manifests = [value for key, value in config["data"].items() if key.endswith("_manifest")]
-    return [Path(path) for path in manifests if path]
+    """What the run reads: manifests, and the indices of noise banks and rooms."""
+    data = config["data"]
+    manifests = [value for key, value in data.items() if key.endswith("_manifest")]
+    folders = [*(data["noise_banks"] or []), *(data["valid_noise_banks"] or []), data["rooms_dir"]]
+    indices = [Path(folder) / INDEX for folder in folders if folder]
+    return [*(Path(path) for path in manifests if path), *indices]
 
 
 def _read_run(folder: Path) -> dict[str, Any]:

@@ -118,7 +118,13 @@ def test_full_context_and_beam(tiny_run, tmp_path):
         ),
         (
             ["noise_kinds=[buzz]"],
-            "Kinds of noise are hum, fan, impulse, corona, but one is 'buzz'.",
+            "Kinds of noise must be one or more of hum, fan, impulse, corona, or of the equipment "
+            "oil_transformer, converter_transformer, filter_reactor, capacitor_bank, cooler_fans, "
+            "line_corona, tap_changer, circuit_breaker, but are ['buzz'].",
+        ),
+        (
+            ["noise_banks=[nowhere]"],
+            "The noise bank nowhere is not a folder.",
         ),
         (
             ["manifest=[a/tones.jsonl,b/tones.jsonl]"],

@@ -19,7 +19,7 @@ from asr_ascend.data.seeding import integer, stable_seed, uniform
 SPEED_OF_SOUND = 343.0  # m/s
 _MAX_ORDER = 30
 _MAX_SECONDS = 1.5
-_FLOOR_DB = -60.0
+_FLOOR_DB = -50.0
 _CACHED = 256
 
 _Range = tuple[float, float]
@@ -229,7 +229,7 @@ def _positions(
 
 
 def _trimmed(response: Tensor, rate_hz: int) -> Tensor:
-    """The response without what lies 60 dB below its peak at its end, 1.5 s at most."""
+    """The response without what lies 50 dB below its peak at its end, 1.5 s at most."""
     loud = (response.abs() > response.abs().max() * 10 ** (_FLOOR_DB / 20)).nonzero()
     return response[: min(int(loud[-1]) + 1, round(_MAX_SECONDS * rate_hz))]
 
