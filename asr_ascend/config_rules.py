@@ -192,6 +192,7 @@ TRANSCRIBE = {
     "left_chunks": integer(0),
     "sample_rate_hz": integer(1000),
     "format": choice("text", "json"),
+    "times": FLAG,
     "num_threads": optional(integer(1)),
 }
 

@@ -9,10 +9,11 @@ import os
 
 os.environ.setdefault("GOMP_SPINCOUNT", "10000")  # see train.py
 
+import functools
 import json
 import math
 import sys
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, BinaryIO
 
@@ -25,7 +26,7 @@ from asr_ascend.config import run_entry
 from asr_ascend.config_rules import ConfigError
 from asr_ascend.data.audio import AudioError, load_audio, resample
 from asr_ascend.data.features import FeatureStream, LogMel
-from asr_ascend.decoding import StreamingDecoder
+from asr_ascend.decoding import StreamingDecoder, token_frames
 from asr_ascend.metrics import FRAME_HOP_MS, frame_end_ms
 
 AUDIO_SUFFIXES = {".wav", ".flac", ".ogg", ".opus", ".mp3", ".aiff", ".aif", ".au"}
@@ -70,58 +71,68 @@ class StreamResampler:
         return out[start:stop]
 
 
-class Transcriber:
-    """Decodes waveforms chunk by chunk with one trained model.
+@functools.cache
+def _log_mel() -> LogMel:
+    return LogMel(SAMPLE_RATE_HZ)
+
+
+class Transcript:
+    """One utterance or stream, decoded chunk by chunk.
 
     Args:
         trained: from `load_model`.
         chunk_ms: a multiple of 40, or "full".
         left_chunks: chunks of the past that attention sees.
+        times: keep what `token_times` needs; memory grows with the stream.
     """
 
-    def __init__(self, trained: TrainedModel, chunk_ms: int | str, left_chunks: int) -> None:
-        self.trained = trained
-        self.log_mel = LogMel(SAMPLE_RATE_HZ)
-        self.chunk_frames = None if chunk_ms == "full" else int(int(chunk_ms) // FRAME_HOP_MS)
-        self.left_chunks = None if chunk_ms == "full" else left_chunks
+    def __init__(
+        self, trained: TrainedModel, chunk_ms: int | str, left_chunks: int, times: bool
+    ) -> None:
+        streams = chunk_ms != "full"
+        self.tokenizer = trained.tokenizer
+        self._features = FeatureStream(_log_mel())
+        self._decoder = StreamingDecoder(
+            trained.model,
+            int(chunk_ms) // int(FRAME_HOP_MS) if streams else None,
+            left_chunks if streams else None,
+            keep_encoded=times,
+        )
 
     @torch.inference_mode()
-    def stream(self, pieces: Iterable[Tensor]) -> Iterator[tuple[list[int], list[int]]]:
-        """New tokens and their emitting encoder frames, piece by piece of a 16 kHz waveform."""
-        features = FeatureStream(self.log_mel)
-        decoder = StreamingDecoder(self.trained.model, self.chunk_frames, self.left_chunks)
-        seen = 0
-        for piece in pieces:
-            decoder.push(features.push(piece))
-            yield decoder.hypothesis.tokens[seen:], decoder.hypothesis.frames[seen:]
-            seen = len(decoder.hypothesis.tokens)
-        decoder.finish()
-        yield decoder.hypothesis.tokens[seen:], decoder.hypothesis.frames[seen:]
+    def push(self, samples: Tensor) -> str:
+        """What `samples`, the next ones at 16 kHz, add to the text; often nothing."""
+        return self.tokenizer.decode(self._decoder.push(self._features.push(samples)))
 
-    def whole(self, waveform: Tensor) -> tuple[list[int], list[int]]:
-        """All tokens of a 16 kHz waveform and their emitting frames."""
-        block = SAMPLE_RATE_HZ * BLOCK_MS // 1000
-        tokens: list[int] = []
-        frames: list[int] = []
-        for new_tokens, new_frames in self.stream(waveform.split(block)):
-            tokens += new_tokens
-            frames += new_frames
-        return tokens, frames
+    @torch.inference_mode()
+    def finish(self) -> str:
+        """What the last, partial chunk adds to the text; nothing can be pushed after it."""
+        return self.tokenizer.decode(self._decoder.finish())
 
-    def describe(self, name: str, seconds: float, tokens: list[int], frames: list[int]) -> str:
-        """One line of JSON for an utterance; times are ends of emitting frames in ms."""
-        tokenizer = self.trained.tokenizer
-        times = [
-            {"token": tokenizer.id_to_piece(token), "end_ms": round(frame_end_ms(frame), 1)}
-            for token, frame in zip(tokens, frames, strict=True)
+    @property
+    def text(self) -> str:
+        """All that was heard."""
+        return self.tokenizer.decode(self._decoder.hypothesis.tokens)
+
+    @torch.inference_mode()
+    def token_times(self) -> list[dict[str, Any]]:
+        """Each token with its times in ms, after `finish`.
+
+        `end_ms` is the end of the frame in which the likeliest alignment of the whole utterance
+        gives the token, `emitted_ms` that of the frame in which the stream gave it.
+        """
+        hypothesis = self._decoder.hypothesis
+        aligned = token_frames(self._decoder.model, self._decoder.encoded, hypothesis)
+        return [
+            {
+                "token": self.tokenizer.id_to_piece(token),
+                "end_ms": round(frame_end_ms(frame), 1),
+                "emitted_ms": round(frame_end_ms(emitted), 1),
+            }
+            for token, frame, emitted in zip(
+                hypothesis.tokens, aligned, hypothesis.frames, strict=True
+            )
         ]
-        record = {
-            "audio_filepath": name,
-            "text": tokenizer.decode(tokens),
-            "duration": round(seconds, 3),
-            "tokens": times,
-        }
-        return json.dumps(record, ensure_ascii=False)
 
 
 def main(config: dict[str, Any]) -> int:
@@ -129,13 +140,12 @@ def main(config: dict[str, Any]) -> int:
     if config["num_threads"]:
         torch.set_num_threads(config["num_threads"])
     trained = load_model(config["checkpoint"])
-    transcriber = Transcriber(trained, config["chunk_ms"], config["left_chunks"])
     if config["wav"] == "-":
-        _transcribe_stdin(transcriber, config)
+        _transcribe_stdin(trained, config)
         return 0
     source = Path(config["wav"]).expanduser()
     if not source.is_dir():
-        _transcribe_file(transcriber, source, config["format"], named=False)
+        _transcribe_file(trained, source, config, named=False)
         return 0
     files = sorted(p for p in source.rglob("*") if p.suffix.lower() in AUDIO_SUFFIXES)
     if not files:
@@ -143,7 +153,7 @@ def main(config: dict[str, Any]) -> int:
     failed = 0
     for path in files:
         try:
-            _transcribe_file(transcriber, path, config["format"], named=True)
+            _transcribe_file(trained, path, config, named=True)
         except AudioError as error:
             failed += 1
             print(f"Error: {error}", file=sys.stderr)
@@ -152,31 +162,59 @@ def main(config: dict[str, Any]) -> int:
     return 1 if failed else 0
 
 
-def _transcribe_file(transcriber: Transcriber, path: Path, format_: str, named: bool) -> None:
+def _start(trained: TrainedModel, config: dict[str, Any]) -> Transcript:
+    times = config["times"] or config["format"] == "json"
+    return Transcript(trained, config["chunk_ms"], config["left_chunks"], times)
+
+
+def _transcribe_file(
+    trained: TrainedModel, path: Path, config: dict[str, Any], named: bool
+) -> None:
     waveform = load_audio(path, SAMPLE_RATE_HZ)
-    tokens, frames = transcriber.whole(waveform)
-    text = transcriber.trained.tokenizer.decode(tokens)
-    line = f"{path}\t{text}" if named else text
-    if format_ == "json":
-        seconds = waveform.numel() / SAMPLE_RATE_HZ
-        line = transcriber.describe(str(path), seconds, tokens, frames)
-    print(line, flush=True)
-
-
-def _transcribe_stdin(transcriber: Transcriber, config: dict[str, Any]) -> None:
-    """Text appears as it is decoded; JSON when the stream has ended."""
-    tokens: list[int] = []
-    frames: list[int] = []
-    pieces = StdinPieces(sys.stdin.buffer, config["sample_rate_hz"])
-    for new_tokens, new_frames in transcriber.stream(pieces):
-        tokens += new_tokens
-        frames += new_frames
-        if config["format"] == "text" and new_tokens:
-            print(transcriber.trained.tokenizer.decode(new_tokens), end="", flush=True)
+    transcript = _start(trained, config)
+    for piece in waveform.split(SAMPLE_RATE_HZ * BLOCK_MS // 1000):
+        transcript.push(piece)
+    transcript.finish()
     if config["format"] == "json":
-        print(transcriber.describe("-", pieces.seconds, tokens, frames), flush=True)
+        _print_json(transcript, str(path), waveform.numel() / SAMPLE_RATE_HZ)
+        return
+    print(f"{path}\t{transcript.text}" if named else transcript.text)
+    _print_times(transcript, config)
+
+
+def _transcribe_stdin(trained: TrainedModel, config: dict[str, Any]) -> None:
+    """Text appears as it is decoded; times and JSON when the stream has ended."""
+    transcript = _start(trained, config)
+    pieces = StdinPieces(sys.stdin.buffer, config["sample_rate_hz"])
+    as_text = config["format"] == "text"
+    for piece in pieces:
+        new = transcript.push(piece)
+        if as_text and new:
+            print(new, end="", flush=True)
+    new = transcript.finish()
+    if as_text:
+        print(new)
+        _print_times(transcript, config)
     else:
-        print(flush=True)
+        _print_json(transcript, "-", pieces.seconds)
+
+
+def _print_json(transcript: Transcript, name: str, seconds: float) -> None:
+    record = {
+        "audio_filepath": name,
+        "text": transcript.text,
+        "duration": round(seconds, 3),
+        "tokens": transcript.token_times(),
+    }
+    print(json.dumps(record, ensure_ascii=False), flush=True)
+
+
+def _print_times(transcript: Transcript, config: dict[str, Any]) -> None:
+    """A line per token: a tab, seconds, a tab, the token."""
+    if config["times"]:
+        for token in transcript.token_times():
+            print(f"\t{token['end_ms'] / 1000:.3f}\t{token['token']}")
+    sys.stdout.flush()
 
 
 class StdinPieces:

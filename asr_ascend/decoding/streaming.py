@@ -18,6 +18,7 @@ class StreamingDecoder:
         chunk_frames: encoder frames (40 ms) in a chunk; None: all is decoded at `finish`.
         left_chunks: chunks of the past that attention sees; None: all of it, memory grows.
         max_symbols_per_frame: as for `greedy_decode`.
+        keep_encoded: keep all encoder frames for `encoded`; memory grows with the stream.
     """
 
     def __init__(
@@ -26,17 +27,32 @@ class StreamingDecoder:
         chunk_frames: int | None,
         left_chunks: int | None,
         max_symbols_per_frame: int = 3,
+        keep_encoded: bool = False,
     ) -> None:
         self.model = model
         self.chunk_frames = chunk_frames
         self.left_chunks = left_chunks
         self._search = GreedySearch(model, 1, max_symbols_per_frame)
         self._state: EncoderState | None = None
+        self._encoded: list[Tensor] | None = [] if keep_encoded else None
 
     @property
     def hypothesis(self) -> Hypothesis:
         """What was heard so far."""
         return self._search.hypotheses[0]
+
+    @property
+    def encoded(self) -> Tensor:
+        """(T, D) the encoder frames so far.
+
+        Raises:
+            ValueError: they are not kept.
+        """
+        if self._encoded is None:
+            raise ValueError("`keep_encoded` must be True for `encoded`, but is False.")
+        if not self._encoded:
+            return torch.empty(0, self.model.encoder.output_dim)
+        return torch.cat(self._encoded)
 
     def push(self, features: Tensor) -> list[int]:
         """Tokens of the chunks that ``features`` complete.
@@ -65,5 +81,7 @@ class StreamingDecoder:
         enc, self._state = self.model.encode_step(
             features.unsqueeze(0), self._state, self.chunk_frames, self.left_chunks, final
         )
+        if self._encoded is not None:
+            self._encoded.append(enc[0])
         self._search.advance(enc, torch.tensor([enc.shape[1]]))
         return self.hypothesis.tokens[known:]

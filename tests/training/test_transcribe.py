@@ -36,11 +36,23 @@ def test_json_has_the_time_of_every_token(tiny_run):
     assert record["text"] == TEXTS[0]
     assert record["duration"] == pytest.approx(1.2)
     assert [token["token"] for token in record["tokens"]] == list(TEXTS[0])
-    ends = [token["end_ms"] for token in record["tokens"]]
-    assert ends == sorted(ends)
-    for end, onset in zip(ends, (120, 480, 840), strict=True):
-        assert onset < end < onset + 600
-        assert (end - 85) % 40 == 0
+    for key in ("end_ms", "emitted_ms"):
+        ends = [token[key] for token in record["tokens"]]
+        assert ends == sorted(ends)
+        for end, onset in zip(ends, (120, 480, 840), strict=True):
+            assert onset < end < onset + 600
+            assert (end - 85) % 40 == 0
+
+
+def test_text_with_times_has_a_line_for_every_token(tiny_run):
+    record = json.loads(transcribe(tiny_run, "wav=corpus/0.wav", "format=json").stdout)
+    done = transcribe(tiny_run, "wav=corpus/0.wav", "times=true")
+    seconds = [f"{token['end_ms'] / 1000:.3f}" for token in record["tokens"]]
+    lines = [f"\t{time}\t{token}" for time, token in zip(seconds, TEXTS[0], strict=True)]
+    assert done.stdout.splitlines() == [TEXTS[0], *lines]
+    streamed = transcribe(tiny_run, "wav=-", "times=true", stdin=pcm(tone_utterance(TEXTS[4], 4)))
+    assert streamed.stdout.splitlines()[0] == TEXTS[4]
+    assert [line.split("\t")[2] for line in streamed.stdout.splitlines()[1:]] == list(TEXTS[4])
 
 
 def test_a_folder_survives_an_unreadable_file(tiny_run, tmp_path):
