@@ -23,6 +23,7 @@ _PACKAGE_FOLDER = Path(__file__).resolve().parents[1]
 _LIBRARY_NAME = "libasr_ascend_npu.so"
 _DTYPES = (torch.float32, torch.float16, torch.bfloat16)
 _MAX_TARGET_COLUMNS = 1023  # kMaxTargetColumns of rnnt_loss_fused_check.h
+_KEPT_CALLS = 64  # rnnt_loss_npu.cpp
 _BUILD = "`kernels/build.sh` in a checkout of asr_ascend builds it"
 _SLOW_WAY = 'until then, backend="reference" works, slowly.'
 
@@ -83,9 +84,18 @@ def check_status(device: torch.device | str | None = None) -> None:
         return
     if device.index is None:
         device = torch.device(DEVICE_TYPE, torch.accelerator.current_device_index())
+    _raise_for_statuses(device, _KEPT_CALLS)
+
+
+def check_latest_status(device: torch.device) -> None:
+    """:func:`check_status` of the latest call alone; earlier ones are not forgotten."""
+    _raise_for_statuses(device, 1)
+
+
+def _raise_for_statuses(device: torch.device, count: int) -> None:
     torch.accelerator.synchronize(device)
-    statuses = torch.ops.asr_ascend.rnnt_loss_take_statuses(device)
-    for calls_ago, status in enumerate(reversed(statuses)):
+    statuses = torch.ops.asr_ascend.rnnt_loss_take_statuses(device, count)
+    for calls_ago, status in enumerate(statuses):
         error = _status_error(status.cpu().tolist(), calls_ago)
         if error is not None:
             raise error

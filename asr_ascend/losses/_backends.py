@@ -55,7 +55,7 @@ def costs(
     rows, problem, _ = _npu_rows(logits, problem, reuse_logits=reuse_logits, validate=validate)
     result = _op.rnnt_costs(rows, problem, reuse_logits)
     if validate:
-        _ascend.check_status(logits.device)
+        _ascend.check_latest_status(logits.device)
     return result
 
 
@@ -82,7 +82,7 @@ def costs_and_gradient(
         in_place = reuse_logits or places is not None
         result, grad = _op.rnnt_costs_and_gradient(rows, problem, in_place)
         if validate:
-            _ascend.check_status(logits.device)
+            _ascend.check_latest_status(logits.device)
         if places is None:
             return result, grad
         grad = _spread(grad, places, logits)

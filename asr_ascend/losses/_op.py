@@ -35,7 +35,7 @@ _library.define(
 )
 # The NPU alone: costs and gradient by one kernel, and what the latest calls found (_ascend.py).
 _library.define(f"rnnt_loss_fused(Tensor logits, {_PROBLEM}) -> (Tensor costs, Tensor grad)")
-_library.define("rnnt_loss_take_statuses(Device device) -> Tensor[]")
+_library.define("rnnt_loss_take_statuses(Device device, int count) -> Tensor[]")
 
 
 def rnnt_costs(logits: Tensor, problem: Problem, reuse_logits: bool) -> Tensor:

@@ -56,9 +56,19 @@ Tensor OnDevice(const Tensor& indices, const Tensor& logits) {
   return indices.to(at::kInt).pin_memory().to(logits.device(), /*non_blocking=*/true);
 }
 
+// torch_npu's own sentence names a symbol, not what to do.
+void ExpectPackage() {
+  static const bool is_there = GetOpApiFuncAddr("aclnnRnntLossForwardGetWorkspaceSize") != nullptr;
+  TORCH_CHECK(
+      is_there,
+      "The operator package of asr_ascend is not found: kernels/build.sh builds and installs "
+      "it, and ASCEND_CUSTOM_OPP_PATH must name its folder under vendors/.");
+}
+
 Problem Check(const Tensor& logits, const Tensor& targets, const Tensor& logit_lengths,
               const Tensor& target_lengths, int64_t blank, double clamp, bool fused_log_softmax,
               double fastemit_lambda, const std::optional<Tensor>& emission_windows) {
+  ExpectPackage();
   TORCH_CHECK_NOT_IMPLEMENTED(!emission_windows.has_value(),
                               "The NPU operator has no `emission_windows`.");
   const rnnt_loss_fused::InputShapes shapes = {ShapeOf(logits), ShapeOf(targets),
@@ -85,22 +95,24 @@ int64_t StateSize(const Tensor& logits, const Problem& problem, bool needs_grad)
 // What the latest calls said about their samples. It stays on the device until somebody asks.
 class Statuses {
  public:
+  static constexpr int64_t kCalls = 64;
+
   void Note(const Tensor& status) {
     const std::lock_guard<std::mutex> lock(mutex_);
     statuses_.push_back(status);
-    if (statuses_.size() > kCalls) statuses_.pop_front();
+    if (static_cast<int64_t>(statuses_.size()) > kCalls) statuses_.pop_front();
   }
 
-  // Oldest first, of one device; they are forgotten.
-  std::vector<Tensor> Take(at::Device device) {
+  // Newest first, of one device, at most `count`; they are forgotten.
+  std::vector<Tensor> Take(at::Device device, int64_t count) {
     const std::lock_guard<std::mutex> lock(mutex_);
     std::vector<Tensor> taken;
     std::deque<Tensor> others;
-    for (const Tensor& status : statuses_) {
-      if (status.device() == device) {
-        taken.push_back(status);
+    for (auto status = statuses_.rbegin(); status != statuses_.rend(); ++status) {
+      if (status->device() == device && static_cast<int64_t>(taken.size()) < count) {
+        taken.push_back(*status);
       } else {
-        others.push_back(status);
+        others.push_front(*status);
       }
     }
     statuses_.swap(others);
@@ -108,7 +120,6 @@ class Statuses {
   }
 
  private:
-  static constexpr size_t kCalls = 64;
   std::mutex mutex_;
   std::deque<Tensor> statuses_;
 };
@@ -202,7 +213,9 @@ std::tuple<Tensor, Tensor> Fused(const Tensor& logits, const Tensor& targets,
   return {costs, grad};
 }
 
-std::vector<Tensor> TakeStatuses(at::Device device) { return LatestStatuses().Take(device); }
+std::vector<Tensor> TakeStatuses(at::Device device, int64_t count) {
+  return LatestStatuses().Take(device, count);
+}
 
 }  // namespace
 

@@ -1,0 +1,43 @@
+"""Tests of the NPU path over a stand-in for CANN: see kernels/emulator/runtime/README.md.
+
+They run in a Python of their own (`make venv-npu`). From pytest elsewhere, one process of that
+Python runs them all, and each of its tests is an item here, with its own outcome.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+HERE = Path(__file__).parent
+for folder in (HERE, HERE.parent / "losses", HERE.parent / "operator"):
+    sys.path.insert(0, str(folder))
+
+import standin_process  # noqa: E402
+
+if standin_process.is_inside():
+    from standin_report import *  # noqa: F403
+    from standin_runtime import Runtime
+
+    @pytest.fixture
+    def runtime() -> Iterator[Runtime]:
+        """The stand-in's counters, from zero; the test must leave no fault behind."""
+        runtime = Runtime()
+        runtime.reset()
+        yield runtime
+        runtime.synchronize()
+else:
+
+    def pytest_pycollect_makemodule(module_path: Path, parent: pytest.Collector) -> pytest.File:
+        return standin_process.StandInFile.from_parent(parent, path=module_path)
+
+    def pytest_sessionfinish(session: pytest.Session) -> None:
+        standin_process.end(session)
+
+
+@pytest.fixture(autouse=True)
+def says_stand_in(request: pytest.FixtureRequest) -> None:
+    request.applymarker(pytest.mark.npu_standin)
