@@ -79,6 +79,99 @@ ASR_ASCEND_SIMD_INLINE F64 ExpOfBounded(F64 x) {
 ASR_ASCEND_SIMD_INLINE F32 Exp(F32 x) { return ExpOfBounded(Min(Fill(89.0f), x)); }
 ASR_ASCEND_SIMD_INLINE F64 Exp(F64 x) { return ExpOfBounded(Min(Fill(710.0), x)); }
 
+// factor * exp(x) for any number of x that are at most 89 (710 for double), as the factor allows.
+// exp(-inf) stays 0 whatever the factor.
+template <typename Vec>
+struct ScaledExp {
+  Vec factor;
+
+  ASR_ASCEND_SIMD_INLINE ScaledExp Of(Vec factor) { return ScaledExp{factor}; }
+  __attribute__((always_inline)) Vec operator()(Vec x) const { return ExpOfBounded(x) * factor; }
+};
+
+#if defined(ASR_ASCEND_SIMD_AVX512)
+// n counts sixteenths: 2^n comes from 16 numbers in a register, times a power of two, and a cubic
+// is enough for the rest, |r| <= ln(2) / 32. The factor is in the 16 numbers and costs nothing.
+constexpr float kRoundSixteenthsF32 = 0x1.8p19f;
+alignas(64) static const float kSixteenthPowers[16] = {
+    0x1.000000p0f, 0x1.0b5586p0f, 0x1.172b84p0f, 0x1.2387a6p0f, 0x1.306fe0p0f, 0x1.3dea64p0f,
+    0x1.4bfdaep0f, 0x1.5ab07ep0f, 0x1.6a09e6p0f, 0x1.7a1148p0f, 0x1.8ace54p0f, 0x1.9c4918p0f,
+    0x1.ae89fap0f, 0x1.c199bep0f, 0x1.d5818ep0f, 0x1.ea4afap0f};
+
+template <>
+struct ScaledExp<F32> {
+  F32 powers;
+
+  ASR_ASCEND_SIMD_INLINE ScaledExp Of(F32 factor) {
+    return ScaledExp{(F32)_mm512_load_ps(kSixteenthPowers) * factor};
+  }
+  __attribute__((always_inline)) F32 operator()(F32 x) const {
+    x = Max(Fill(-240.0f), x);
+    const F32 shifted = x * 0x1.715476p0f + kRoundSixteenthsF32;
+    const F32 n = shifted - kRoundSixteenthsF32;
+    const F32 r = x - n * 0x1.62e43p-1f;
+    const F32 power = (F32)_mm512_permutexvar_ps((__m512i)shifted, powers);
+    F32 q = r * 0.16666667f + 0.500016f;
+    q = q * r + 1.0f;
+    return (F32)_mm512_scalef_ps((q * (r * power)) + power, n);
+  }
+};
+#endif
+
+// exp(x) of what is at most 0, for a sum that is at least 1: within 2 ulp down to -87, and below
+// that something under 1.7e-38.
+ASR_ASCEND_SIMD_INLINE F64 TermOfSum(F64 x) { return ExpOfBounded(x); }
+
+#if defined(ASR_ASCEND_SIMD_AVX512) || defined(ASR_ASCEND_SIMD_AVX2)
+// n counts fractions of one, 1 / kFractions: 2^n is a number from a table whose exponent is raised
+// by an integer addition. The table's entries are short of what the fraction adds to the exponent.
+#if defined(ASR_ASCEND_SIMD_AVX512)
+constexpr int kFractionBits = 5;
+#else
+constexpr int kFractionBits = 3;
+#endif
+alignas(64) static const uint32_t kFractionPowers[1 << kFractionBits] = {
+#if defined(ASR_ASCEND_SIMD_AVX512)
+    0x3f800000u, 0x3f7ecd87u, 0x3f7daac3u, 0x3f7c980fu, 0x3f7b95c2u, 0x3f7aa43au, 0x3f79c3d3u,
+    0x3f78f4f0u, 0x3f7837f0u, 0x3f778d3au, 0x3f76f532u, 0x3f767043u, 0x3f75fed7u, 0x3f75a15bu,
+    0x3f75583fu, 0x3f7523f6u, 0x3f7504f3u, 0x3f74fbafu, 0x3f7508a4u, 0x3f752c4du, 0x3f75672au,
+    0x3f75b9beu, 0x3f76248cu, 0x3f76a81eu, 0x3f7744fdu, 0x3f77fbb8u, 0x3f78ccdfu, 0x3f79b907u,
+    0x3f7ac0c7u, 0x3f7be4bau, 0x3f7d257du, 0x3f7e83b3u,
+#else
+    0x3f800000u, 0x3f7b95c2u, 0x3f7837f0u, 0x3f75fed7u,
+    0x3f7504f3u, 0x3f75672au, 0x3f7744fdu, 0x3f7ac0c7u,
+#endif
+};
+
+ASR_ASCEND_SIMD_INLINE U32 FractionPower(U32 fraction) {
+#if defined(ASR_ASCEND_SIMD_AVX512)
+  return (U32)_mm512_permutex2var_epi32(_mm512_load_si512(kFractionPowers), (__m512i)fraction,
+                                        _mm512_load_si512(kFractionPowers + 16));
+#else
+  return (U32)_mm256_permutevar8x32_epi32(_mm256_load_si256((const __m256i*)kFractionPowers),
+                                          (__m256i)fraction);
+#endif
+}
+
+ASR_ASCEND_SIMD_INLINE F32 TermOfSum(F32 x) {
+  constexpr float kRound = 0x1.8p23f / (1 << kFractionBits);
+  x = Max(Fill(-87.0f), x);
+  const F32 shifted = x * 0x1.715476p0f + kRound;
+  const F32 n = shifted - kRound;
+  const F32 r = x - n * 0x1.62e43p-1f;
+  const U32 bits = (U32)shifted;
+  const F32 power = (F32)(FractionPower(bits) + (bits << (23 - kFractionBits)));
+#if defined(ASR_ASCEND_SIMD_AVX512)
+  const F32 q = r * 0.50000077f + 1.0000147f;
+#else
+  const F32 q = (r * 0.16664298f + 0.5000648f) * r + 1.0f;
+#endif
+  return q * (r * power) + power;
+}
+#else
+ASR_ASCEND_SIMD_INLINE F32 TermOfSum(F32 x) { return ExpOfBounded(x); }
+#endif
+
 // 2 atanh(s) = log((1 + s) / (1 - s)) for |s| <= 1/3.
 ASR_ASCEND_SIMD_INLINE F64 TwiceAtanh(F64 s) {
   const F64 w = s * s;

@@ -13,82 +13,98 @@ namespace ASR_ASCEND_SIMD_NAMESPACE {
 // Rows whose logarithms are taken together.
 constexpr int kRowBlock = 64;
 
-// Columns summed in the arithmetic of the vectors before the sum goes on in double.
-constexpr int64_t kSumBlock = 2048;
+// Columns that are summed in the arithmetic of the vectors, from one maximum, before the sum goes
+// on in double. They stay in the first level of cache from their maximum to their sum.
+constexpr int64_t kChunk = 1024;
 
-// A sum of exp(z - pivot) between kLow and kHighPerSymbol * V is good. Below, the terms that matter
-// are denormal. Above, a logit lies so far over the pivot that rounding z - pivot shows: it costs
-// at most half an ulp of ln(kHighPerSymbol V), 5e-7 in float up to V = 100,000.
-template <typename Scalar>
-struct SafeSum;
-template <>
-struct SafeSum<float> {
-  static constexpr double kLow = 1e-26;
-  static constexpr double kHighPerSymbol = 50.0;
-};
-template <>
-struct SafeSum<double> {
-  static constexpr double kLow = 1e-280;
-  static constexpr double kHighPerSymbol = 50.0;
-};
-
-constexpr size_t kCacheLine = 64;
-
-// The sum of exp(row - shift). Meanwhile the next row comes in, in order: its pivot is wanted
-// before its sweep, and jumping there in cold memory upsets the hardware's own prefetching.
-template <typename T>
-ASR_ASCEND_SIMD_INLINE double SumOfExp(const T* row, const T* next, int64_t vocab,
-                                       typename Storage<T>::Vec shift) {
-  using S = Storage<T>;
-  using Vec = typename S::Vec;
-  constexpr int kLanes = S::kLanes;
-  double total = 0.0;
-  int64_t k = 0;
-  do {
-    const int64_t end = vocab - k > kSumBlock ? k + kSumBlock : vocab;
-    Vec sum0 = {}, sum1 = {}, sum2 = {}, sum3 = {};
-    for (; k + 4 * kLanes <= end; k += 4 * kLanes) {
-      for (size_t byte = 0; byte < 4 * kLanes * sizeof(T); byte += kCacheLine) {
-        __builtin_prefetch((const char*)(next + k) + byte);
-      }
-      sum0 += Exp(S::Load(row + k) - shift);
-      sum1 += Exp(S::Load(row + k + kLanes) - shift);
-      sum2 += Exp(S::Load(row + k + 2 * kLanes) - shift);
-      sum3 += Exp(S::Load(row + k + 3 * kLanes) - shift);
-    }
-    for (; k + kLanes <= end; k += kLanes) sum0 += Exp(S::Load(row + k) - shift);
-    if (k < end) {
-      const Vec x = S::LoadPartial(row + k, (int)(end - k), -__builtin_inff());
-      sum1 += Exp(x - shift);
-      k = end;
-    }
-    total += Sum((sum0 + sum1) + (sum2 + sum3));
-  } while (k < vocab);
-  return total;
+ASR_ASCEND_SIMD_INLINE int64_t ChunkAt(int64_t k, int64_t vocab) {
+  return vocab - k < kChunk ? vocab - k : kChunk;
 }
 
-// The log-norm of a row whose first sum was not good: NaN, or the row is summed again from its
-// largest logit. A NaN in the row made the sum NaN, so the maximum need not look for it.
+// The largest of each lane, as far as no NaN comes by: whoever sums finds it.
 template <typename T>
-static __attribute__((noinline)) double ShiftedLogNorm(const T* row, int64_t vocab,
-                                                       double first_sum) {
+ASR_ASCEND_SIMD_INLINE typename Storage<T>::Vec LargestOf(const T* x, int64_t k, int64_t count,
+                                                          typename Storage<T>::Vec largest) {
   using S = Storage<T>;
-  using Vec = typename S::Vec;
-  using Scalar = typename S::Scalar;
   constexpr int kLanes = S::kLanes;
-  if (__builtin_isnan(first_sum)) return first_sum;
-  Vec largest = Fill((Scalar)-__builtin_inff());
-  int64_t k = 0;
-  for (; k + kLanes <= vocab; k += kLanes) largest = Max(largest, S::Load(row + k));
-  if (k < vocab) {
-    largest = Max(largest, S::LoadPartial(row + k, (int)(vocab - k), -__builtin_inff()));
+  for (; k + kLanes <= count; k += kLanes) largest = Max(largest, S::Load(x + k));
+  if (k < count) {
+    largest = Max(largest, S::LoadPartial(x + k, (int)(count - k), -__builtin_inff()));
   }
-  const Scalar shift = LargestLane(largest);
-  // +inf has no softmax, and neither has a row of nothing but -inf.
-  if (__builtin_isinf(shift)) return __builtin_nan("");
-  const double sum = SumOfExp(row, row, vocab, Fill(shift));
-  return (double)shift + LogOfNormal(Fill(sum))[0];
+  return largest;
 }
+
+// The sum of exp(x - shift) over a chunk. Meanwhile the next chunk comes in for its maximum, so
+// that memory is read once, in order, while the arithmetic goes on.
+template <typename T>
+ASR_ASCEND_SIMD_INLINE double SumOfExp(const T* x, int64_t count, typename Storage<T>::Vec shift,
+                                       const T* next, int64_t next_count,
+                                       typename Storage<T>::Vec* next_largest) {
+  using S = Storage<T>;
+  using Vec = typename S::Vec;
+  constexpr int kLanes = S::kLanes;
+  const int64_t both = count < next_count ? count : next_count;
+  Vec sum0 = {}, sum1 = {}, sum2 = {}, sum3 = {};
+  Vec largest0 = Fill((typename S::Scalar) - __builtin_inff()), largest1 = largest0;
+  int64_t k = 0;
+  for (; k + 4 * kLanes <= both; k += 4 * kLanes) {
+    largest0 = Max(largest0, S::Load(next + k));
+    sum0 += TermOfSum(S::Load(x + k) - shift);
+    largest1 = Max(largest1, S::Load(next + k + kLanes));
+    sum1 += TermOfSum(S::Load(x + k + kLanes) - shift);
+    largest0 = Max(largest0, S::Load(next + k + 2 * kLanes));
+    sum2 += TermOfSum(S::Load(x + k + 2 * kLanes) - shift);
+    largest1 = Max(largest1, S::Load(next + k + 3 * kLanes));
+    sum3 += TermOfSum(S::Load(x + k + 3 * kLanes) - shift);
+  }
+  *next_largest = LargestOf(next, k, next_count, Max(largest0, largest1));
+  for (; k + kLanes <= count; k += kLanes) sum0 += TermOfSum(S::Load(x + k) - shift);
+  if (k < count) {
+    sum1 += TermOfSum(S::LoadPartial(x + k, (int)(count - k), -__builtin_inff()) - shift);
+  }
+  return Sum((sum0 + sum1) + (sum2 + sum3));
+}
+
+// Sums rows one after the other. A row's sum depends on nothing but the row.
+template <typename T>
+struct RowSummer {
+  using S = Storage<T>;
+  using Scalar = typename S::Scalar;
+  using Vec = typename S::Vec;
+  int64_t vocab;
+  Vec largest;   // of the first chunk of the row that comes next
+  Scalar shift;  // of the last row, whose sum of exponentials is sum * exp(shift)
+  double sum;
+
+  ASR_ASCEND_SIMD_INLINE RowSummer StartAt(const T* row, int64_t vocab) {
+    const Vec lowest = Fill((Scalar)-__builtin_inff());
+    return RowSummer{vocab, LargestOf(row, 0, ChunkAt(0, vocab), lowest), 0, 0.0};
+  }
+
+  // next: the row after this one, null after the last.
+  __attribute__((always_inline)) void Take(const T* row, const T* next) {
+    constexpr Scalar kLowest = (Scalar)-__builtin_inff();
+    shift = kLowest;
+    sum = 0.0;
+    int64_t k = 0;
+    do {
+      const Scalar chunk_shift = LargestLane(largest);
+      if (chunk_shift > shift) {
+        if (sum > 0.0) sum *= Exp(Fill((double)shift - (double)chunk_shift))[0];
+        shift = chunk_shift;
+      }
+      const int64_t count = ChunkAt(k, vocab);
+      const T* x = row + k;
+      k += count;
+      const bool is_last = k == vocab;
+      const T* ahead = is_last ? next : row + k;
+      const int64_t ahead_count = ahead == nullptr ? 0 : ChunkAt(is_last ? 0 : k, vocab);
+      // A chunk of nothing but -inf adds nothing.
+      const Vec from = Fill(shift == kLowest ? (Scalar)0.0 : shift);
+      sum += SumOfExp(x, count, from, ahead, ahead_count, &largest);
+    } while (k < vocab);
+  }
+};
 
 // A log-probability given by the caller. +inf is not one, and must not turn the cost into -inf.
 ASR_ASCEND_SIMD_INLINE double GivenLogProb(double log_prob) {
@@ -98,57 +114,57 @@ ASR_ASCEND_SIMD_INLINE double GivenLogProb(double log_prob) {
 template <typename T>
 void Statistics(const Job& job, int64_t first, int64_t last) {
   using S = Storage<T>;
-  using Safe = SafeSum<typename S::Scalar>;
   const T* logits = (const T*)job.logits;
   const Planes& planes = job.planes;
-  const double highest_sum = Safe::kHighPerSymbol * (double)job.vocab;
-  const T* rows[kRowBlock];
+  const T* rows[kRowBlock + 1];
   int64_t slots[kRowBlock];
   int64_t targets[kRowBlock];  // -1: none
   bool blank_used[kRowBlock];
   double blanks[kRowBlock];
   double labels[kRowBlock];
-  double pivots[kRowBlock];
+  double shifts[kRowBlock];
   alignas(64) double sums[kRowBlock];
-  alignas(64) double log_norms[kRowBlock];
+  alignas(64) double log_sums[kRowBlock];
   RowCursor cursor = CursorAt(job, first);
+  rows[0] = logits + core::RowElement(cursor.sample->logits, cursor.t, cursor.u);
+  RowSummer<T> summer = RowSummer<T>::StartAt(rows[0], job.fused_log_softmax ? job.vocab : 0);
   for (int64_t block = first; block < last; block += kRowBlock) {
     const int count = (int)(last - block < kRowBlock ? last - block : kRowBlock);
     for (int i = 0; i < count; ++i) {
-      rows[i] = logits + core::RowElement(cursor.sample->logits, cursor.t, cursor.u);
       slots[i] = SlotOf(cursor);
       blank_used[i] = job.fused_log_softmax || !IsUnusedBlank(cursor);
       targets[i] = HasLabel(cursor) ? cursor.sample->targets[cursor.u] : -1;
+      rows[i + 1] = nullptr;
+      if (block + i + 1 == last) break;
       Advance(&cursor);
+      rows[i + 1] = logits + core::RowElement(cursor.sample->logits, cursor.t, cursor.u);
     }
     for (int i = 0; i < count; ++i) {
       const T* row = rows[i];
-      const T* next = rows[i + 1 < count ? i + 1 : i];
+      sums[i] = 1.0;
+      shifts[i] = 0.0;
+      if (job.fused_log_softmax) {
+        summer.Take(row, rows[i + 1]);
+        sums[i] = summer.sum;
+        shifts[i] = summer.shift;
+      }
       blanks[i] = blank_used[i] ? S::Get(row + job.blank) : -kInfinityF64;
       labels[i] = targets[i] >= 0 ? S::Get(row + targets[i]) : -kInfinityF64;
-      // One sweep, from a logit that is at hand in place of the largest. Where the path is nearly
-      // certain this is the largest, and 1 stands in the sum exactly: no log-probability comes
-      // out above zero.
-      const double pivot = blanks[i] > labels[i] ? blanks[i] : labels[i];
-      pivots[i] = __builtin_isfinite(pivot) ? pivot : 0.0;
-      sums[i] = job.fused_log_softmax
-                    ? SumOfExp(row, next, job.vocab, Fill((typename S::Scalar)pivots[i]))
-                    : 1.0;
     }
+    rows[0] = rows[count];
     for (int i = count; i % kF64Lanes != 0; ++i) sums[i] = 1.0;
     for (int i = 0; i < count; i += kF64Lanes) {
-      Storage<double>::Store(log_norms + i, LogOfNormal(Storage<double>::Load(sums + i)));
+      Storage<double>::Store(log_sums + i, LogOfNormal(Storage<double>::Load(sums + i)));
     }
     for (int i = 0; i < count; ++i) {
-      double log_norm = pivots[i] + log_norms[i];
+      double log_norm = 0.0;
       if (job.fused_log_softmax) {
-        if (!(sums[i] > Safe::kLow && sums[i] < highest_sum)) {
-          log_norm = ShiftedLogNorm(rows[i], job.vocab, sums[i]);
-        }
+        // Not so for a NaN, for +inf, and for a row of nothing but -inf: none has a softmax.
+        const bool is_sound = sums[i] > 0.0;
+        log_norm = is_sound ? shifts[i] + log_sums[i] : __builtin_nan("");
         planes.blank[slots[i]] = blanks[i] - log_norm;
         planes.label[slots[i]] = labels[i] - log_norm;
       } else {
-        log_norm = 0.0;
         planes.blank[slots[i]] = GivenLogProb(blanks[i]);
         planes.label[slots[i]] = GivenLogProb(labels[i]);
       }
@@ -171,48 +187,58 @@ ASR_ASCEND_SIMD_INLINE void FillRow(T* row, int64_t vocab, double value) {
   if (k < vocab) S::StorePartial(row + k, x, (int)(vocab - k));
 }
 
-// What turns a row of logits into its gradient: min(exp((x - high) - low), clamp) * scale.
+// What turns a row of logits into its gradient: factor * exp(x - high). An occupancy times a
+// softmax is at most one (1 + lambda with FastEmit), so exponents are bounded.
 template <typename T>
-struct RowFactors {
+struct ScaledRow {
+  using Vec = typename Storage<T>::Vec;
+  Vec high;
+  ScaledExp<Vec> exp;
+
+  __attribute__((always_inline)) Vec operator()(Vec x) const { return exp(x - high); }
+};
+
+// The same with a clamp between, or a factor beyond what ScaledExp takes:
+// min(exp((x - high) - low), clamp) * scale.
+template <typename T>
+struct ClampedRow {
   using Vec = typename Storage<T>::Vec;
   Vec high;
   Vec low;
   Vec clamp;
   Vec scale;
+
+  __attribute__((always_inline)) Vec operator()(Vec x) const {
+    return Min(clamp, ExpOfBounded((x - high) - low)) * scale;
+  }
 };
 
-// An occupancy times a softmax is at most one (1 + lambda with FastEmit), so the exponent is
-// bounded.
-template <bool kClamp, typename T>
-ASR_ASCEND_SIMD_INLINE typename Storage<T>::Vec GradientOf(typename Storage<T>::Vec x,
-                                                           const RowFactors<T>& factors) {
-  const auto product = ExpOfBounded((x - factors.high) - factors.low);
-  return (kClamp ? Min(factors.clamp, product) : product) * factors.scale;
-}
-
 // out may be x.
-template <bool kClamp, typename T>
+template <typename T, typename Gradient>
 ASR_ASCEND_SIMD_INLINE void GradientRow(const T* x, T* out, int64_t vocab,
-                                        const RowFactors<T>& factors) {
+                                        const Gradient& gradient) {
   using S = Storage<T>;
   using Vec = typename S::Vec;
   constexpr int kLanes = S::kLanes;
   int64_t k = 0;
-  for (; k + 2 * kLanes <= vocab; k += 2 * kLanes) {
-    const Vec g0 = GradientOf<kClamp>(S::Load(x + k), factors);
-    const Vec g1 = GradientOf<kClamp>(S::Load(x + k + kLanes), factors);
+  for (; k + 4 * kLanes <= vocab; k += 4 * kLanes) {
+    const Vec g0 = gradient(S::Load(x + k));
+    const Vec g1 = gradient(S::Load(x + k + kLanes));
+    const Vec g2 = gradient(S::Load(x + k + 2 * kLanes));
+    const Vec g3 = gradient(S::Load(x + k + 3 * kLanes));
     S::Store(out + k, g0);
     S::Store(out + k + kLanes, g1);
+    S::Store(out + k + 2 * kLanes, g2);
+    S::Store(out + k + 3 * kLanes, g3);
   }
-  for (; k + kLanes <= vocab; k += kLanes) {
-    S::Store(out + k, GradientOf<kClamp>(S::Load(x + k), factors));
-  }
+  for (; k + kLanes <= vocab; k += kLanes) S::Store(out + k, gradient(S::Load(x + k)));
   if (k < vocab) {
     const int count = (int)(vocab - k);
-    const Vec rest = S::LoadPartial(x + k, count, 0.0f);
-    S::StorePartial(out + k, GradientOf<kClamp>(rest, factors), count);
+    S::StorePartial(out + k, gradient(S::LoadPartial(x + k, count, 0.0f)), count);
   }
 }
+
+constexpr double kLargestFactor = 0x1p100;
 
 ASR_ASCEND_SIMD_INLINE double Clamp(double x, double clamp) {
   if (x > clamp) return clamp;
@@ -243,15 +269,18 @@ void Gradient(const Job& job, int64_t first, int64_t last) {
       continue;
     }
     if (job.fused_log_softmax) {
+      // high and low apart keep the accuracy of large logits.
       const double log_norm = job.planes.log_norm[index];
       const Scalar high = (Scalar)log_norm;
-      const Scalar low = (Scalar)((log_norm - (double)high) - occupancy);
-      const RowFactors<T> factors = {Fill(high), Fill(low), Fill((Scalar)job.clamp),
-                                     Fill((Scalar)sample.grad_cost)};
-      if (job.clamp < kInfinityF64) {
-        GradientRow<true>(x, out, job.vocab, factors);
+      const double low = (log_norm - (double)high) - occupancy;
+      const double factor = Exp(Fill(-low))[0] * sample.grad_cost;
+      if (job.clamp == kInfinityF64 && factor < kLargestFactor && factor > -kLargestFactor) {
+        using Exp = ScaledExp<typename S::Vec>;
+        GradientRow(x, out, job.vocab, ScaledRow<T>{Fill(high), Exp::Of(Fill((Scalar)factor))});
       } else {
-        GradientRow<false>(x, out, job.vocab, factors);
+        GradientRow(x, out, job.vocab,
+                    ClampedRow<T>{Fill(high), Fill((Scalar)low), Fill((Scalar)job.clamp),
+                                  Fill((Scalar)sample.grad_cost)});
       }
     } else {
       FillRow(out, job.vocab, nothing);

@@ -98,9 +98,17 @@ ASR_ASCEND_SIMD_INLINE double Sum(F64 x) {
 }
 
 ASR_ASCEND_SIMD_INLINE float LargestLane(F32 x) {
+#if defined(ASR_ASCEND_SIMD_AVX512)
+  return _mm512_reduce_max_ps(x);
+#elif defined(ASR_ASCEND_SIMD_AVX2)
+  const __m128 quarter = _mm_max_ps(_mm256_castps256_ps128(x), _mm256_extractf128_ps(x, 1));
+  const __m128 pair = _mm_max_ps(quarter, _mm_movehl_ps(quarter, quarter));
+  return _mm_cvtss_f32(_mm_max_ss(pair, _mm_movehdup_ps(pair)));
+#else
   float largest = x[0];
   for (int i = 1; i < kF32Lanes; ++i) largest = largest > x[i] ? largest : x[i];
   return largest;
+#endif
 }
 
 ASR_ASCEND_SIMD_INLINE double LargestLane(F64 x) {
