@@ -75,6 +75,11 @@ ASR_ASCEND_CORE_INLINE int64_t Slot(const Lattice& lattice, int64_t t, int64_t u
   return DiagonalOffset(lattice, t + u) + u - DiagonalFirstColumn(lattice, t + u);
 }
 
+// Slot(t, u + 1) - Slot(t, u) for a cell of this diagonal.
+ASR_ASCEND_CORE_INLINE int64_t SlotStep(const Lattice& lattice, int64_t diagonal) {
+  return DiagonalLastColumn(lattice, diagonal) + 2 - DiagonalFirstColumn(lattice, diagonal + 1);
+}
+
 }  // namespace core
 }  // namespace asr_ascend
 

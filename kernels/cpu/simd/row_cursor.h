@@ -12,6 +12,7 @@ struct RowCursor {
   const Sample* sample;
   int64_t t;
   int64_t u;
+  int64_t slot;  // in the planes
 };
 
 ASR_ASCEND_SIMD_INLINE RowCursor CursorAt(const Job& job, int64_t row) {
@@ -27,15 +28,27 @@ ASR_ASCEND_SIMD_INLINE RowCursor CursorAt(const Job& job, int64_t row) {
   }
   const Sample* sample = job.samples + low;
   const int64_t within = row - sample->first_row;
-  return RowCursor{sample, within / sample->lattice.columns, within % sample->lattice.columns};
+  const int64_t t = within / sample->lattice.columns;
+  const int64_t u = within % sample->lattice.columns;
+  return RowCursor{sample, t, u, sample->first_row + core::Slot(sample->lattice, t, u)};
 }
 
 ASR_ASCEND_SIMD_INLINE void Advance(RowCursor* cursor) {
-  if (++cursor->u < cursor->sample->lattice.columns) return;
+  const core::Lattice& lattice = cursor->sample->lattice;
+  if (cursor->u + 1 < lattice.columns) {
+    cursor->slot += core::SlotStep(lattice, cursor->t + cursor->u);
+    ++cursor->u;
+    return;
+  }
   cursor->u = 0;
-  if (++cursor->t < cursor->sample->lattice.frames) return;
-  cursor->t = 0;
-  ++cursor->sample;
+  if (++cursor->t == lattice.frames) {
+    cursor->t = 0;
+    ++cursor->sample;
+    // Of a sample after the last one nothing is read.
+    cursor->slot += 1;
+    return;
+  }
+  cursor->slot = cursor->sample->first_row + core::Slot(lattice, cursor->t, 0);
 }
 
 ASR_ASCEND_SIMD_INLINE bool HasLabel(const RowCursor& cursor) {
@@ -45,10 +58,6 @@ ASR_ASCEND_SIMD_INLINE bool HasLabel(const RowCursor& cursor) {
 // A blank in the last frame leads nowhere while labels are left.
 ASR_ASCEND_SIMD_INLINE bool IsUnusedBlank(const RowCursor& cursor) {
   return HasLabel(cursor) && cursor.t + 1 == cursor.sample->lattice.frames;
-}
-
-ASR_ASCEND_SIMD_INLINE int64_t SlotOf(const RowCursor& cursor) {
-  return cursor.sample->first_row + core::Slot(cursor.sample->lattice, cursor.t, cursor.u);
 }
 
 }  // namespace ASR_ASCEND_SIMD_NAMESPACE

@@ -21,7 +21,7 @@ ASR_ASCEND_SIMD_INLINE int64_t ChunkAt(int64_t k, int64_t vocab) {
   return vocab - k < kChunk ? vocab - k : kChunk;
 }
 
-// The largest of each lane, as far as no NaN comes by: whoever sums finds it.
+// The largest of each lane from column k on, as far as no NaN comes by: whoever sums finds it.
 template <typename T>
 ASR_ASCEND_SIMD_INLINE typename Storage<T>::Vec LargestOf(const T* x, int64_t k, int64_t count,
                                                           typename Storage<T>::Vec largest) {
@@ -58,9 +58,16 @@ ASR_ASCEND_SIMD_INLINE double SumOfExp(const T* x, int64_t count, typename Stora
     sum3 += TermOfSum(S::Load(x + k + 3 * kLanes) - shift);
   }
   *next_largest = LargestOf(next, k, next_count, Max(largest0, largest1));
-  for (; k + kLanes <= count; k += kLanes) sum0 += TermOfSum(S::Load(x + k) - shift);
+  for (; k + 2 * kLanes <= count; k += 2 * kLanes) {
+    sum0 += TermOfSum(S::Load(x + k) - shift);
+    sum1 += TermOfSum(S::Load(x + k + kLanes) - shift);
+  }
+  if (k + kLanes <= count) {
+    sum2 += TermOfSum(S::Load(x + k) - shift);
+    k += kLanes;
+  }
   if (k < count) {
-    sum1 += TermOfSum(S::LoadPartial(x + k, (int)(count - k), -__builtin_inff()) - shift);
+    sum3 += TermOfSum(S::LoadPartial(x + k, (int)(count - k), -__builtin_inff()) - shift);
   }
   return Sum((sum0 + sum1) + (sum2 + sum3));
 }
@@ -131,7 +138,7 @@ void Statistics(const Job& job, int64_t first, int64_t last) {
   for (int64_t block = first; block < last; block += kRowBlock) {
     const int count = (int)(last - block < kRowBlock ? last - block : kRowBlock);
     for (int i = 0; i < count; ++i) {
-      slots[i] = SlotOf(cursor);
+      slots[i] = cursor.slot;
       blank_used[i] = job.fused_log_softmax || !IsUnusedBlank(cursor);
       targets[i] = HasLabel(cursor) ? cursor.sample->targets[cursor.u] : -1;
       rows[i + 1] = nullptr;
@@ -238,6 +245,7 @@ ASR_ASCEND_SIMD_INLINE void GradientRow(const T* x, T* out, int64_t vocab,
   }
 }
 
+// What a factor of ScaledRow stays below.
 constexpr double kLargestFactor = 0x1p100;
 
 ASR_ASCEND_SIMD_INLINE double Clamp(double x, double clamp) {
@@ -245,50 +253,71 @@ ASR_ASCEND_SIMD_INLINE double Clamp(double x, double clamp) {
   return x < -clamp ? -clamp : x;
 }
 
+// The same for the two logits on whose log-probabilities the cost depends directly.
+template <typename T>
+ASR_ASCEND_SIMD_INLINE void PutDerivatives(const Job& job, const RowCursor& cursor, T* out) {
+  using S = Storage<T>;
+  const double scale = cursor.sample->grad_cost;
+  S::Put(out + job.blank, Clamp(job.planes.blank[cursor.slot], job.clamp) * scale);
+  const double label = job.planes.label[cursor.slot];
+  if (HasLabel(cursor) && label < kInfinityF64) {
+    S::Put(out + cursor.sample->targets[cursor.u], Clamp(label, job.clamp) * scale);
+  }
+}
+
 template <typename T>
 void Gradient(const Job& job, int64_t first, int64_t last) {
   using S = Storage<T>;
   using Scalar = typename S::Scalar;
+  using Factor = ScaledExp<typename S::Vec>;
   const T* logits = (const T*)job.logits;
   T* grad = (T*)job.grad;
+  RowCursor cursors[kRowBlock];
+  Scalar highs[kRowBlock];
+  alignas(64) double lows[kRowBlock];
+  alignas(64) double exps[kRowBlock];
   RowCursor cursor = CursorAt(job, first);
-  for (int64_t index = first; index < last; ++index, Advance(&cursor)) {
-    const Sample& sample = *cursor.sample;
-    const T* x = logits + core::RowElement(sample.logits, cursor.t, cursor.u);
-    T* out = grad + core::RowElement(sample.grad, cursor.t, cursor.u);
-    const int64_t slot = SlotOf(cursor);
-    const double occupancy = job.planes.alpha[slot];
-    // Zero times a factor that is not finite is NaN, as in the rows that are computed.
-    const double nothing = 0.0 * sample.grad_cost;
-    if (occupancy != occupancy) {  // this sample's cost is NaN
-      FillRow(out, job.vocab, occupancy);
-      continue;
+  for (int64_t block = first; block < last; block += kRowBlock) {
+    const int count = (int)(last - block < kRowBlock ? last - block : kRowBlock);
+    for (int i = 0; i < count; ++i) {
+      cursors[i] = cursor;
+      // High and low apart keep the accuracy of large logits.
+      const double log_norm = job.planes.log_norm[block + i];
+      highs[i] = (Scalar)log_norm;
+      lows[i] = (log_norm - (double)highs[i]) - job.planes.alpha[cursor.slot];
+      Advance(&cursor);
     }
-    if (sample.grad_cost == 0.0 || occupancy + sample.log_abs_grad_cost < S::kLogSmallest) {
-      FillRow(out, job.vocab, nothing);
-      continue;
+    for (int i = count; i % kF64Lanes != 0; ++i) lows[i] = 0.0;
+    for (int i = 0; i < count; i += kF64Lanes) {
+      Storage<double>::Store(exps + i, Exp(-Storage<double>::Load(lows + i)));
     }
-    if (job.fused_log_softmax) {
-      // high and low apart keep the accuracy of large logits.
-      const double log_norm = job.planes.log_norm[index];
-      const Scalar high = (Scalar)log_norm;
-      const double low = (log_norm - (double)high) - occupancy;
-      const double factor = Exp(Fill(-low))[0] * sample.grad_cost;
-      if (job.clamp == kInfinityF64 && factor < kLargestFactor && factor > -kLargestFactor) {
-        using Exp = ScaledExp<typename S::Vec>;
-        GradientRow(x, out, job.vocab, ScaledRow<T>{Fill(high), Exp::Of(Fill((Scalar)factor))});
+    for (int i = 0; i < count; ++i) {
+      const Sample& sample = *cursors[i].sample;
+      const T* x = logits + core::RowElement(sample.logits, cursors[i].t, cursors[i].u);
+      T* out = grad + core::RowElement(sample.grad, cursors[i].t, cursors[i].u);
+      const double occupancy = job.planes.alpha[cursors[i].slot];
+      // Zero times a factor that is not finite is NaN, as in the rows that are computed.
+      const double nothing = 0.0 * sample.grad_cost;
+      if (occupancy != occupancy) {  // this sample's cost is NaN
+        FillRow(out, job.vocab, occupancy);
+        continue;
+      }
+      if (sample.grad_cost == 0.0 || occupancy + sample.log_abs_grad_cost < S::kLogSmallest) {
+        FillRow(out, job.vocab, nothing);
+        continue;
+      }
+      const double factor = exps[i] * sample.grad_cost;
+      if (!job.fused_log_softmax) {
+        FillRow(out, job.vocab, nothing);
+      } else if (job.clamp == kInfinityF64 && factor < kLargestFactor && factor > -kLargestFactor) {
+        GradientRow(x, out, job.vocab,
+                    ScaledRow<T>{Fill(highs[i]), Factor::Of(Fill((Scalar)factor))});
       } else {
         GradientRow(x, out, job.vocab,
-                    ClampedRow<T>{Fill(high), Fill((Scalar)low), Fill((Scalar)job.clamp),
+                    ClampedRow<T>{Fill(highs[i]), Fill((Scalar)lows[i]), Fill((Scalar)job.clamp),
                                   Fill((Scalar)sample.grad_cost)});
       }
-    } else {
-      FillRow(out, job.vocab, nothing);
-    }
-    S::Put(out + job.blank, Clamp(job.planes.blank[slot], job.clamp) * sample.grad_cost);
-    const double label = job.planes.label[slot];
-    if (HasLabel(cursor) && label < kInfinityF64) {
-      S::Put(out + sample.targets[cursor.u], Clamp(label, job.clamp) * sample.grad_cost);
+      PutDerivatives(job, cursors[i], out);
     }
   }
 }
