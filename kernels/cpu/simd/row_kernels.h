@@ -13,6 +13,10 @@ namespace ASR_ASCEND_SIMD_NAMESPACE {
 // Rows whose logarithms are taken together.
 constexpr int kRowBlock = 64;
 
+// Rows whose state is fetched together for the gradient: few, because fetching it holds up the
+// stream of logits.
+constexpr int kGradientBlock = 8;
+
 // Columns that are summed in the arithmetic of the vectors, from one maximum, before the sum goes
 // on in double. They stay in the first level of cache from their maximum to their sum.
 constexpr int64_t kChunk = 1024;
@@ -272,13 +276,13 @@ void Gradient(const Job& job, int64_t first, int64_t last) {
   using Factor = ScaledExp<typename S::Vec>;
   const T* logits = (const T*)job.logits;
   T* grad = (T*)job.grad;
-  RowCursor cursors[kRowBlock];
-  Scalar highs[kRowBlock];
-  alignas(64) double lows[kRowBlock];
-  alignas(64) double exps[kRowBlock];
+  RowCursor cursors[kGradientBlock];
+  Scalar highs[kGradientBlock];
+  alignas(64) double lows[kGradientBlock];
+  alignas(64) double exps[kGradientBlock];
   RowCursor cursor = CursorAt(job, first);
-  for (int64_t block = first; block < last; block += kRowBlock) {
-    const int count = (int)(last - block < kRowBlock ? last - block : kRowBlock);
+  for (int64_t block = first; block < last; block += kGradientBlock) {
+    const int count = (int)(last - block < kGradientBlock ? last - block : kGradientBlock);
     for (int i = 0; i < count; ++i) {
       cursors[i] = cursor;
       // High and low apart keep the accuracy of large logits.
