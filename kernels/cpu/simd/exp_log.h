@@ -79,8 +79,11 @@ ASR_ASCEND_SIMD_INLINE F64 ExpOfBounded(F64 x) {
 ASR_ASCEND_SIMD_INLINE F32 Exp(F32 x) { return ExpOfBounded(Min(Fill(89.0f), x)); }
 ASR_ASCEND_SIMD_INLINE F64 Exp(F64 x) { return ExpOfBounded(Min(Fill(710.0), x)); }
 
-// factor * exp(x) for any number of x that are at most 89 (710 for double), as the factor allows.
-// exp(-inf) stays 0 whatever the factor.
+// The row stages need less than Exp gives, and get it for fewer instructions: ln 2 in one part, so
+// that the error is at most 2 + |x| / 20 ulp.
+
+// factor * exp(x) for many x of at most 20 and |factor| < 2^100. exp(-inf) stays 0 whatever the
+// factor.
 template <typename Vec>
 struct ScaledExp {
   Vec factor;
@@ -118,9 +121,9 @@ struct ScaledExp<F32> {
 };
 #endif
 
-// exp(x) of what is at most 0, for a sum that is at least 1: within 2 ulp down to -60, and below
-// that under 1e-26, which no float sum of that size sees. (Further down the factors of a product
-// below come out denormal, which costs a hundred cycles.)
+// exp(x) of what is at most 0, for a sum that is at least 1. Below -60 it is something under 1e-26,
+// which no float sum of that size sees. (Further down the factors of a product below would be
+// denormal, which costs a hundred cycles.)
 ASR_ASCEND_SIMD_INLINE F64 TermOfSum(F64 x) { return ExpOfBounded(x); }
 
 #if defined(ASR_ASCEND_SIMD_AVX512) || defined(ASR_ASCEND_SIMD_AVX2)

@@ -38,30 +38,45 @@ double ErrorInUlp(double got, long double truth) {
   return static_cast<double>(std::fabs(got - truth) / ulp);
 }
 
-void ExpOfFloat() {
-  double worst = 0.0;
-  float worst_at = 0.0f;
-  // Every 499th float of both signs, denormals among them.
-  const uint32_t stride = IsEmulated() ? 50021 : 499;
+// Calls check(x, y = f(x)) for floats of both signs, denormals, infinities and NaN among them: all
+// of them if asked to by ASR_ASCEND_TEST_EVERY_FLOAT, else one in 499.
+template <typename Function, typename Check>
+void ForFloats(const Function& function, const Check& check) {
+  const bool every = std::getenv("ASR_ASCEND_TEST_EVERY_FLOAT") != nullptr;
+  const uint32_t stride = every ? 1 : IsEmulated() ? 50021 : 499;
   for (uint64_t base = 0; base < (uint64_t{1} << 32); base += stride * kF32Lanes) {
     F32 x = {};
     for (int i = 0; i < kF32Lanes; ++i)
       x[i] = Float(static_cast<uint32_t>(base + stride * unsigned(i)));
-    const F32 y = Exp(x);
-    for (int i = 0; i < kF32Lanes; ++i) {
-      if (std::isnan(x[i])) {
-        CHECK(std::isnan(y[i]), "exp(NaN) is %g", double(y[i]));
-        continue;
-      }
-      const double error = ErrorInUlp(y[i], std::exp(double(x[i])));
-      if (error > worst) {
-        worst = error;
-        worst_at = x[i];
-      }
+    const F32 y = function(x);
+    for (int i = 0; i < kF32Lanes; ++i) check(x[i], y[i]);
+  }
+}
+
+// The largest of what it was shown, and where.
+struct Worst {
+  double error = 0.0;
+  double at = 0.0;
+  void Show(double new_error, double where) {
+    if (!(new_error <= error)) {
+      error = new_error;
+      at = where;
     }
   }
-  std::printf("exp of float: %.3f ulp at %.9g\n", worst, double(worst_at));
-  CHECK(worst <= 1.1, "%.3f ulp at %.9g", worst, double(worst_at));
+};
+
+void ExpOfFloat() {
+  Worst worst;
+  ForFloats([](F32 x) { return Exp(x); },
+            [&](float x, float y) {
+              if (std::isnan(x)) {
+                CHECK(std::isnan(y), "exp(NaN) is %g", double(y));
+              } else {
+                worst.Show(ErrorInUlp(y, std::exp(double(x))), x);
+              }
+            });
+  std::printf("exp of float: %.3f ulp at %.9g\n", worst.error, worst.at);
+  CHECK(worst.error <= 1.1, "%.3f ulp at %.9g", worst.error, worst.at);
   const float exact[][2] = {{0.0f, 1.0f},    {-0.0f, 1.0f},          {-kInf, 0.0f},
                             {kInf, kInf},    {89.0f, kInf},          {-104.0f, 0.0f},
                             {-3e38f, 0.0f},  {3e38f, kInf},          {1e-40f, 1.0f},
@@ -73,6 +88,57 @@ void ExpOfFloat() {
       const F32 y = Exp(x);
       CHECK(y[lane] == pair[1], "exp(%g) is %g in lane %d", double(pair[0]), double(y[lane]), lane);
     }
+  }
+}
+
+// What the row stages' exps may be wrong by, in ulp: ln 2 in one part costs in proportion to |x|.
+double AllowedUlp(double x) { return 2.0 + std::fabs(std::max(-104.0, x)) / 20.0; }
+
+// The statistics' exp: down to -60, and below that too small to be seen beside 1.
+void TermsOfSums() {
+  Worst near, far;
+  ForFloats([](F32 x) { return TermOfSum(x); },
+            [&](float x, float y) {
+              if (std::isnan(x)) {
+                CHECK(std::isnan(y), "exp(NaN) is %g", double(y));
+              } else if (x >= -60.0f && x <= 0.0f) {
+                near.Show(ErrorInUlp(y, std::exp(double(x))) / AllowedUlp(x), x);
+              } else if (x < -60.0f) {
+                CHECK(y >= 0.0f, "%g at %g", double(y), double(x));
+                far.Show(y, x);
+              }
+            });
+  std::printf("term of a sum: %.3f of what is allowed at %.9g, far down %.3g\n", near.error,
+              near.at, far.error);
+  CHECK(near.error <= 1.0, "%.3f of what is allowed at %.9g", near.error, near.at);
+  CHECK(far.error <= 1e-26, "%.3g at %.9g", far.error, far.at);
+  for (const float x : {0.0f, -0.0f}) {
+    CHECK(TermOfSum(Fill(x))[0] == 1.0f, "exp(%g) is %g", double(x), double(TermOfSum(Fill(x))[0]));
+  }
+}
+
+// The gradient's exp. A denormal exp and a denormal factor are both rounded before the product.
+void ScaledExps() {
+  for (const float factor : {1.0f, -0.37f, 65536.0f, 3e-39f}) {
+    const auto scaled = ScaledExp<F32>::Of(Fill(factor));
+    Worst worst;
+    ForFloats([&](F32 x) { return scaled(Min(Fill(20.0f), x)); },
+              [&](float given, float y) {
+                if (std::isnan(given)) {
+                  CHECK(std::isnan(y), "exp(NaN) is %g", double(y));
+                  return;
+                }
+                const double x = std::min(20.0, double(given));
+                const double truth = double(factor) * std::exp(x);
+                const double ulp = std::max(std::fabs(truth) * 0x1p-24, 0x1p-149);
+                const double rounding = 0x1p-149 * (std::fabs(double(factor)) + std::exp(x)) / ulp;
+                worst.Show(ErrorInUlp(y, truth) / (AllowedUlp(x) + rounding), x);
+              });
+    std::printf("%g times exp: %.3f of what is allowed, at %.9g\n", double(factor), worst.error,
+                worst.at);
+    CHECK(worst.error <= 1.0, "%.3f of what is allowed, at %.9g", worst.error, worst.at);
+    CHECK(scaled(Fill(-kInf))[0] == 0.0f, "%g", double(scaled(Fill(-kInf))[0]));
+    CHECK(scaled(Fill(0.0f))[0] == factor, "%g", double(scaled(Fill(0.0f))[0]));
   }
 }
 
@@ -257,6 +323,8 @@ bool CanRun() { return std::strstr(asr_ascend::RunnableIsas(), ASR_ASCEND_SIMD_N
 int main() {
   if (!CanRun()) return kSkipped;
   ExpOfFloat();
+  TermsOfSums();
+  ScaledExps();
   ExpOfDouble();
   Logarithms();
   BoundsKeepNan();
