@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 
 KERNELS = Path(__file__).parents[2] / "kernels"
-PER_ISA_TESTS = ("loss_test", "hostile_test", "threads_test", "exp_test")
+PER_ISA_TESTS = ("best_path_test", "loss_test", "hostile_test", "threads_test", "exp_test")
 AARCH64_COMPILER = "aarch64-linux-gnu-g++"
 AARCH64_EMULATOR = "qemu-aarch64"
 AARCH64_SYSROOT = "/usr/aarch64-linux-gnu"
