@@ -5,12 +5,18 @@ BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 NATIVE := pyproject.toml $(shell find kernels -name '*.cpp' -o -name '*.h' -o -name '*.inl' -o -name CMakeLists.txt)
 PYTEST_ARGS ?=
+# Of torch_npu over a stand-in for CANN. NPU_TESTS: 0 leaves these tests out; 1 fails where they
+# can't run, which otherwise is a reason to skip them.
+NPU_VENV ?= .venv-npu
+NPU_TESTS ?=
+export NPU_VENV NPU_TESTS
+MAKE_NPU_VENV = kernels/emulator/runtime/make_venv.sh $(NPU_VENV) $(PYTHON) $(BIN)/cmake
 
 # OpenMP's threads otherwise spin for milliseconds, and slow down whoever else uses the cores.
 export GOMP_SPINCOUNT ?= 10000
 
 .DEFAULT_GOAL := help
-.PHONY: help venv test test-all lint format demo wheel clean
+.PHONY: help venv venv-npu test test-all lint format demo wheel clean
 
 help: ## list the targets
 	@awk -F':.*## ' '/^[a-z-]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -25,10 +31,15 @@ $(STAMP): $(BIN)/python $(NATIVE)
 
 venv: $(STAMP) ## make .venv and install the package editable, CPU library built
 
+venv-npu: $(STAMP) ## make .venv-npu: torch_npu over a stand-in for CANN, for tests alone
+	$(MAKE_NPU_VENV)
+
 test: $(STAMP) ## set up and run the tests that take minutes at most
+	@[ "$(NPU_TESTS)" = 0 ] || $(MAKE_NPU_VENV) || [ "$(NPU_TESTS)" != 1 ]
 	$(BIN)/python -m pytest -m "not slow and not bench" $(PYTEST_ARGS)
 
 test-all: $(STAMP) ## all tests, the slow ones and the benchmarks too
+	@[ "$(NPU_TESTS)" = 0 ] || $(MAKE_NPU_VENV) || [ "$(NPU_TESTS)" != 1 ]
 	$(BIN)/python -m pytest $(PYTEST_ARGS)
 
 lint: $(STAMP) ## ruff, mypy, clang-format and the device code's lint; changes nothing
