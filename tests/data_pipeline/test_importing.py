@@ -15,7 +15,6 @@ from asr_ascend.data.importers.hold_out import hold_out
 from asr_ascend.data.manifest import Utterance, load_manifest, write_manifest
 from asr_ascend.tokenizer import Tokenizer
 
-
 RECORDINGS = Path("/usr/share/pocketsphinx/test/data")
 
 
@@ -212,7 +211,7 @@ def test_ten_human_recordings(tmp_path):
     assert run("folder", source, "--out", tmp_path / "out") == 0
     found = load_manifest(tmp_path / "out/human.jsonl")
     assert len(found) == 10
-    assert (found[0].text, found[0].duration) == ("ten of clubs", 1.095)
+    assert (found[0].text, found[0].duration) == ("ten of clubs", 1.095375)
 
 
 def test_aishell_becomes_train_valid_and_test(tmp_path):
