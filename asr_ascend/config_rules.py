@@ -193,6 +193,7 @@ TRANSCRIBE = {
     "sample_rate_hz": integer(1000),
     "format": choice("text", "json"),
     "times": FLAG,
+    "plot_dir": optional(TEXT),
     "num_threads": optional(integer(1)),
 }
 

@@ -28,10 +28,12 @@ from asr_ascend.data.audio import AudioError, load_audio, resample
 from asr_ascend.data.features import FeatureStream, LogMel
 from asr_ascend.decoding import StreamingDecoder, token_frames
 from asr_ascend.metrics import FRAME_HOP_MS, frame_end_ms
+from asr_ascend.plots import plot_alignment
 
 AUDIO_SUFFIXES = {".wav", ".flac", ".ogg", ".opus", ".mp3", ".aiff", ".aif", ".au"}
 SAMPLE_RATE_HZ = 16000
 BLOCK_MS = 100
+MAX_DRAWN_LOGITS = 2**26
 
 
 class StreamResampler:
@@ -134,6 +136,27 @@ class Transcript:
             )
         ]
 
+    @torch.inference_mode()
+    def plot(self, path: Path, title: str) -> None:
+        """Draws the lattice of what was heard, after `finish`.
+
+        Raises:
+            ValueError: no frame or no token to draw, or a lattice too large for one picture.
+        """
+        model, enc = self._decoder.model, self._decoder.encoded
+        hypothesis = self._decoder.hypothesis
+        columns = len(hypothesis.tokens) + 1
+        if columns == 1:
+            raise ValueError(f"{title} has no tokens to draw.")
+        if len(enc) * columns * model.vocab_size > MAX_DRAWN_LOGITS:
+            raise ValueError(f"{title} is too long to be drawn as one lattice.")
+        tokens = torch.tensor(hypothesis.tokens)
+        sizes = torch.tensor([len(enc)]), torch.tensor([len(tokens)])
+        logits = model.join_packed(enc[None], sizes[0], tokens[None], sizes[1])
+        pieces = [self.tokenizer.id_to_piece(token) for token in hypothesis.tokens]
+        logits = logits.unflatten(0, (len(enc), columns))
+        plot_alignment(path, logits, tokens, model.blank, pieces, title, hypothesis.frames)
+
 
 def main(config: dict[str, Any]) -> int:
     """Transcribes what `config` names; 0, or 1 where a file of a folder could not be read."""
@@ -163,8 +186,18 @@ def main(config: dict[str, Any]) -> int:
 
 
 def _start(trained: TrainedModel, config: dict[str, Any]) -> Transcript:
-    times = config["times"] or config["format"] == "json"
+    times = config["times"] or config["format"] == "json" or config["plot_dir"] is not None
     return Transcript(trained, config["chunk_ms"], config["left_chunks"], times)
+
+
+def _plot(transcript: Transcript, name: str, config: dict[str, Any]) -> None:
+    if config["plot_dir"] is None:
+        return
+    path = Path(config["plot_dir"]).expanduser() / f"{name}.png"
+    try:
+        transcript.plot(path, name)
+    except ValueError as error:
+        print(f"No picture: {error}", file=sys.stderr)
 
 
 def _transcribe_file(
@@ -175,6 +208,7 @@ def _transcribe_file(
     for piece in waveform.split(SAMPLE_RATE_HZ * BLOCK_MS // 1000):
         transcript.push(piece)
     transcript.finish()
+    _plot(transcript, path.stem, config)
     if config["format"] == "json":
         _print_json(transcript, str(path), waveform.numel() / SAMPLE_RATE_HZ)
         return
@@ -197,6 +231,7 @@ def _transcribe_stdin(trained: TrainedModel, config: dict[str, Any]) -> None:
         _print_times(transcript, config)
     else:
         _print_json(transcript, "-", pieces.seconds)
+    _plot(transcript, "stdin", config)
 
 
 def _print_json(transcript: Transcript, name: str, seconds: float) -> None:

@@ -123,3 +123,13 @@ def test_resampling_a_stream_equals_resampling_the_whole(from_hz):
         joined = torch.cat(pieces)
         assert joined.shape == whole.shape
         torch.testing.assert_close(joined, whole, rtol=0, atol=1e-5)
+
+
+def test_a_picture_of_every_alignment(tiny_run, tmp_path):
+    soundfile.write(tmp_path / "none.wav", np.zeros(0), 16000)
+    soundfile.write(tmp_path / "some.wav", tone_utterance(TEXTS[1], seed=1), 16000)
+    done = transcribe(tiny_run, f"wav={tmp_path}", f"plot_dir={tmp_path / 'pictures'}")
+    assert done.returncode == 0
+    assert done.stderr == "No picture: none has no tokens to draw.\n"
+    assert [path.name for path in (tmp_path / "pictures").iterdir()] == ["some.png"]
+    assert (tmp_path / "pictures" / "some.png").read_bytes().startswith(b"\x89PNG")
