@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import argparse
-import json
 import math
 import os
 import sys
+from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -133,10 +133,9 @@ def _report(folder: Path, made: bool) -> None:
     if not made:
         print(f"{folder} is up to date ({found}): nothing to do.")
         return
-    names = {name for clip in index["clips"] for name in clip.get("profiles", [])}
-    if names:
-        counts = {n: sum(n in clip["profiles"] for clip in index["clips"]) for n in sorted(names)}
-        print(json.dumps(counts))
+    counts = Counter(name for clip in index["clips"] for name in clip.get("profiles", []))
+    if counts:
+        print(f"Clips with {', '.join(f'{name} {counts[name]}' for name in sorted(counts))}.")
     print(f"Wrote {folder}: {found}. Train with data.noise_banks=[{folder}]")
 
 
