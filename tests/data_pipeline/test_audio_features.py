@@ -65,10 +65,10 @@ def test_a_span_of_a_long_recording(tmp_path, suffix, subtype):
 
 
 def test_spans_that_tile_a_recording_share_no_sample(tmp_path):
-    """Ends are rounded as starts are: 44,100 Hz and thirds of a second fit no sample."""
+    """Ends are rounded as starts are: an eleventh of a second is 4009.09 samples."""
     path = tmp_path / "x.wav"
     soundfile.write(path, np.random.default_rng(0).uniform(-0.5, 0.5, 44100), 44100)
-    parts = [load_audio(path, 44100, n / 7, 1 / 7) for n in range(7)]
+    parts = [load_audio(path, 44100, n / 11, 1 / 11) for n in range(11)]
     assert torch.equal(torch.cat(parts), load_audio(path, 44100))
 
 

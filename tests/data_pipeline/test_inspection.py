@@ -107,6 +107,15 @@ def test_telephone_speech_at_a_higher_rate(tmp_path, rate_hz):
     assert faults(tmp_path / "x.wav") == [("sample_rate", detail)]
 
 
+@pytest.mark.parametrize(("weaker_db", "kinds"), [(35, []), (41, ["sample_rate"])])
+def test_weak_high_frequencies_are_no_telephone(tmp_path, weaker_db, kinds):
+    """The bands compared differ by 7 dB as it is; the limit is at 45 dB."""
+    spectrum = np.fft.rfft(babble(2))
+    spectrum[np.fft.rfftfreq(32000, 1 / 16000) > 4000] *= 10 ** (-weaker_db / 20)
+    soundfile.write(tmp_path / "x.wav", np.fft.irfft(spectrum, 32000), 16000, "FLOAT")
+    assert [kind for kind, _ in faults(tmp_path / "x.wav")] == kinds
+
+
 def test_channels(tmp_path):
     wave = babble()
     soundfile.write(tmp_path / "two.wav", np.stack([wave, wave / 2], 1), 16000)

@@ -20,7 +20,7 @@ _CLIPPED_SHARE = 1e-3
 _WINDOW = 1024
 # Speech that once was sampled at 8 kHz has nothing from 4 kHz on, but common resamplers leave a
 # mirror image up to 5 kHz. Density of power in the upper of these bands, as a part of the lower:
-# 1e-2 or more in wide-band speech, 1e-5 in telephone speech resampled to 16 kHz.
+# 1e-4 or more in recordings of wide-band speech, 1e-5 in telephone speech at 16 kHz.
 _TELEPHONE_HZ = (2000, 3400)
 _WIDE_HZ = (5200, 7600)
 _NOTHING = 3e-5
