@@ -91,6 +91,7 @@ LOSS = {
     "blank": integer(),
     "clamp": number(),
     "reduction": choice("sum", "mean"),
+    "joiner": choice("fused", "packed"),
     "fused_log_softmax": FLAG,
     "fastemit_lambda": number(0),
     "dtype": choice("float32", "float16", "bfloat16", "float64"),
@@ -221,6 +222,10 @@ def check(config_name: str, config: Mapping[str, Any]) -> None:
         )
     for group, rules in groups.items():
         _check_group(f"{group}.", config[group], rules)
+    if config["loss"]["joiner"] == "fused" and not config["loss"]["fused_log_softmax"]:
+        raise ConfigError(
+            "`loss.joiner` must be packed where `loss.fused_log_softmax` is false, but is 'fused'."
+        )
     _check_model(config["model"])
     trainer = config["trainer"]
     if trainer["max_steps"] == -1 and trainer["max_epochs"] == -1:

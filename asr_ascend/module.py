@@ -16,7 +16,7 @@ from asr_ascend.alignment import first_frames
 from asr_ascend.data.datamodule import Batch
 from asr_ascend.data.seeding import stable_seed
 from asr_ascend.decoding import greedy_decode
-from asr_ascend.losses import rnnt_loss
+from asr_ascend.losses import joiner_rnnt_loss, rnnt_loss
 from asr_ascend.metrics import FRAME_HOP_MS, ErrorCounts, character_errors
 from asr_ascend.schedule import learning_rate_factor
 from asr_ascend.tokenizer import Tokenizer
@@ -96,8 +96,9 @@ class TransducerModule(LightningModule):
         if ctc_only:
             return None, ctc
         windows = self._emission_windows(ctc_log_probs, batch, lengths)
-        logits = self.model.join_packed(encoded, lengths, batch.targets, batch.target_lengths)
-        return self._rnnt(logits, batch, lengths, windows), ctc
+        fused = self.loss_config["joiner"] == "fused"
+        make_loss = self._fused_loss if fused else self._packed_loss
+        return make_loss(encoded, lengths, batch, windows), ctc
 
     def _emission_windows(
         self, ctc_log_probs: Tensor, batch: Batch, lengths: Tensor
@@ -110,10 +111,29 @@ class TransducerModule(LightningModule):
         heard = first_frames(ctc_log_probs, *sizes, self.tokenizer.blank)
         return torch.stack([heard - early, heard + late], dim=-1)
 
-    def _rnnt(
-        self, logits: Tensor, batch: Batch, lengths: Tensor, windows: Tensor | None
+    def _fused_loss(
+        self, encoded: Tensor, lengths: Tensor, batch: Batch, windows: Tensor | None
     ) -> Tensor:
+        """Joiner and loss in one, which never makes the logits of all utterances together."""
+        sizes = batch.targets, batch.target_lengths
+        layer = self.model.joiner.output
+        return joiner_rnnt_loss(
+            *self.model.joiner_inputs(encoded, *sizes),
+            layer.weight,
+            layer.bias,
+            batch.targets,
+            lengths,
+            batch.target_lengths,
+            logits_dtype=getattr(torch, self.loss_config["dtype"]),
+            **self._loss_options(windows),
+        )
+
+    def _packed_loss(
+        self, encoded: Tensor, lengths: Tensor, batch: Batch, windows: Tensor | None
+    ) -> Tensor:
+        """The joiner's packed logits, then the loss."""
         config = self.loss_config
+        logits = self.model.join_packed(encoded, lengths, batch.targets, batch.target_lengths)
         fused = config["fused_log_softmax"]
         if not fused:
             logits = logits.log_softmax(-1)
@@ -122,16 +142,22 @@ class TransducerModule(LightningModule):
             batch.targets,
             lengths,
             batch.target_lengths,
-            blank=self.tokenizer.blank,
-            clamp=config["clamp"],
-            reduction=config["reduction"],
             fused_log_softmax=fused,
-            fastemit_lambda=config["fastemit_lambda"],
-            emission_windows=windows,
             # log_softmax keeps its output for its own backward, so it can't be overwritten.
             reuse_logits=config["reuse_logits"] and fused,
-            backend=config["backend"],
+            **self._loss_options(windows),
         )
+
+    def _loss_options(self, windows: Tensor | None) -> dict[str, Any]:
+        config = self.loss_config
+        return {
+            "blank": self.tokenizer.blank,
+            "clamp": config["clamp"],
+            "reduction": config["reduction"],
+            "fastemit_lambda": config["fastemit_lambda"],
+            "emission_windows": windows,
+            "backend": config["backend"],
+        }
 
     def _zero_loss(self) -> Tensor:
         """Zero that depends on every trainable parameter, so that all ranks reduce the same set."""

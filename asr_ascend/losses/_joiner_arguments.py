@@ -1,7 +1,6 @@
 """Checks of the joiner's loss: shapes, dtypes, devices, options, and the values of its indices."""
 
 import math
-from typing import Any
 
 import torch
 from torch import Tensor
@@ -52,35 +51,44 @@ def check_inputs(encoder: Tensor, predictor: Tensor, weight: Tensor, bias: Tenso
         )
 
 
-def check_options(options: dict[str, Any], batch_size: int) -> None:
-    """Raises unless reduction, activation, weights and the limits are what they may be."""
-    for name, allowed in (("reduction", _REDUCTIONS), ("activation", _ACTIVATIONS)):
-        if options[name] not in allowed:
-            listed = ", ".join(f'"{option}"' for option in allowed[:-1]) + f' or "{allowed[-1]}"'
-            raise ValueError(f"`{name}` must be {listed}, but is {quoted(options[name])}.")
-    mass, max_bytes = options["max_dropped_mass"], options["max_bytes"]
-    if not isinstance(mass, int | float) or not 0 <= mass < math.inf:
+def check_options(
+    reduction: str,
+    activation: str,
+    max_dropped_mass: float,
+    max_bytes: int | None,
+    logits_dtype: torch.dtype | None,
+) -> None:
+    """Raises unless each is what it may be."""
+    if reduction not in _REDUCTIONS:
         raise ValueError(
-            f"`max_dropped_mass` must be a finite number of at least 0, but is {quoted(mass)}."
+            f'`reduction` must be "none", "mean" or "sum", but is {quoted(reduction)}.'
+        )
+    if activation not in _ACTIVATIONS:
+        raise ValueError(f'`activation` must be "tanh" or "relu", but is {quoted(activation)}.')
+    if not isinstance(max_dropped_mass, int | float) or not 0 <= max_dropped_mass < math.inf:
+        raise ValueError(
+            "`max_dropped_mass` must be a finite number of at least 0, "
+            f"but is {quoted(max_dropped_mass)}."
         )
     if max_bytes is not None and (not isinstance(max_bytes, int) or max_bytes < 1):
         raise ValueError(
             f"`max_bytes` must be None or an int of at least 1, but is {quoted(max_bytes)}."
         )
-    if options["logits_dtype"] not in (None, *_DTYPES):
+    if logits_dtype not in (None, *_DTYPES):
         raise TypeError(
             "`logits_dtype` must be None, torch.float32, torch.float64, torch.float16 or "
-            f"torch.bfloat16, but is {quoted(options['logits_dtype'])}."
+            f"torch.bfloat16, but is {quoted(logits_dtype)}."
         )
-    if options["weights"] is not None:
-        _check_weights(options["weights"], batch_size)
 
 
-def _check_weights(weights: Tensor, batch_size: int) -> None:
+def check_weights(weights: Tensor | None, batch_size: int) -> None:
+    """Raises unless ``weights`` is None or (B,) floats outside of autograd."""
+    if weights is None:
+        return
     _arguments.check_tensor("weights", weights)
     if weights.dtype not in _DTYPES:
         raise TypeError(
-            f"`weights` must be float32, float64, float16 or bfloat16, "
+            "`weights` must be float32, float64, float16 or bfloat16, "
             f"but is {_dtype_name(weights.dtype)}."
         )
     if shape_of(weights) != (batch_size,):

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from asr_ascend.losses._joiner_rows import BLOCK_BYTES, GradientSums, Joiner
+from asr_ascend.losses._joiner_rows import GradientSums, Joiner, block_rows
 from asr_ascend.losses._joiner_task import Sample, Task, kept_rows
 from asr_ascend.losses.rnnt import rnnt_loss, rnnt_loss_and_grad
 
@@ -79,7 +79,7 @@ class _Chunks:
 
     def __init__(self, joiner: Joiner, task: Task, max_bytes: int) -> None:
         self.joiner = joiner
-        self._rows_wanted = max(1, min(max_bytes, BLOCK_BYTES) // joiner.row_bytes())
+        self._rows_wanted = min(block_rows(joiner.row_bytes()), max_bytes // joiner.row_bytes())
         most = ((self._frames(sample) * sample.columns) for sample in task.samples())
         self.max_rows = max(most, default=0)
         self._hidden, self._logits = joiner.new_rows(self.max_rows)

@@ -101,13 +101,6 @@ class Joiner(NamedTuple):
             if not direct:
                 logits[rows] = product
 
-    def gradient_before_activation(self, grad_logits: Tensor, hidden: Tensor) -> Tensor:
-        """(rows, H), in the dtype of ``hidden``, of the sum that went into the activation."""
-        grad_hidden = (grad_logits @ self.weight).to(hidden.dtype)
-        if self.activation == "tanh":
-            return torch.ops.aten.tanh_backward(grad_hidden, hidden)
-        return torch.ops.aten.threshold_backward(grad_hidden, hidden, 0)
-
 
 class Wanted(NamedTuple):
     """Which gradients to make."""
@@ -130,6 +123,7 @@ class GradientSums:
             return torch.zeros_like(like, dtype=torch.promote_types(like.dtype, torch.float32))
 
         self.joiner = joiner
+        self._scratch = joiner.weight.new_empty(0)
         self.encoder = zeros(joiner.encoder) if wanted.encoder else None
         self.predictor = zeros(joiner.predictor) if wanted.predictor else None
         self.weight = zeros(joiner.weight) if wanted.weight else None
@@ -154,7 +148,19 @@ class GradientSums:
         if self.bias is not None:
             self.bias.add_(grad_logits.sum(0, dtype=self.bias.dtype), alpha=scale)
         if self.encoder is not None or self.predictor is not None:
-            hidden.copy_(self.joiner.gradient_before_activation(grad_logits, hidden))
+            self._differentiate_activation(hidden, grad_logits)
+
+    def _differentiate_activation(self, hidden: Tensor, grad_logits: Tensor) -> None:
+        """Puts the gradient of the sum that went into the activation in the place of ``hidden``."""
+        if len(self._scratch) < len(hidden):
+            self._scratch = self.joiner.weight.new_empty(hidden.shape)
+        product = self._scratch[: len(hidden)]
+        torch.mm(grad_logits, self.joiner.weight, out=product)
+        grad_hidden = product.to(hidden.dtype)
+        if self.joiner.activation == "tanh":
+            torch.ops.aten.tanh_backward.grad_input(grad_hidden, hidden, grad_input=hidden)
+        else:
+            torch.ops.aten.threshold_backward.grad_input(grad_hidden, hidden, 0, grad_input=hidden)
 
     def add_frames(self, grad_hidden: Tensor, sample: int, frames: slice, scale: float) -> None:
         """Adds the gradient before the activation of some frames with all columns."""
@@ -175,8 +181,13 @@ class GradientSums:
                 sums[sample].index_add_(0, index, grad_hidden.to(sums.dtype), alpha=scale)
 
 
-def blocks(count: int, row_bytes: int, limit_bytes: int = BLOCK_BYTES) -> Iterator[slice]:
-    """Slices of [0, count), each of as many rows as fit in ``limit_bytes`` but at least one."""
-    step = max(1, limit_bytes // row_bytes)
+def block_rows(row_bytes: int) -> int:
+    """Rows of a block: at least one."""
+    return max(1, BLOCK_BYTES // row_bytes)
+
+
+def blocks(count: int, row_bytes: int) -> Iterator[slice]:
+    """Slices of [0, count), a block each."""
+    step = block_rows(row_bytes)
     for start in range(0, count, step):
         yield slice(start, min(start + step, count))

@@ -7,7 +7,7 @@ later is to scale small tensors. Samples that are small together share the buffe
 import torch
 from torch import Tensor
 
-from asr_ascend.losses._joiner_rows import BLOCK_BYTES, GradientSums, Joiner, blocks
+from asr_ascend.losses._joiner_rows import GradientSums, Joiner, block_rows, blocks
 from asr_ascend.losses._joiner_task import Sample, Task, kept_rows
 from asr_ascend.losses.rnnt import rnnt_loss, rnnt_loss_and_grad
 
@@ -18,7 +18,7 @@ def costs_sample_by_sample(joiner: Joiner, task: Task, sums: GradientSums | None
     A sample of weight 0 has cost 0 and is not looked at.
     """
     costs = joiner.encoder.new_zeros(len(task.weights), dtype=joiner.lattice_dtype())
-    groups = list(task.groups(BLOCK_BYTES // joiner.row_bytes()))
+    groups = list(task.groups(block_rows(joiner.row_bytes())))
     groups = [group for group in groups if group[0].weight != 0]
     buffers = joiner.new_rows(max((_num_rows(group) for group in groups), default=0))
     for group in groups:
@@ -47,7 +47,7 @@ def _add_gradient(
     parts = zip(group, _split(hidden, group), _split(gradient, group), strict=True)
     for sample, hidden_rows, gradient_rows in parts:
         kept = kept_rows(_masses(gradient_rows, task, sample), task.max_dropped_mass)
-        for row in kept.split(max(1, BLOCK_BYTES // sums.joiner.row_bytes())):
+        for row in kept.split(block_rows(sums.joiner.row_bytes())):
             t, u = sample.cells(row)
             given = hidden_rows.index_select(0, row)
             sums.add_products(given, gradient_rows.index_select(0, row), weight)

@@ -1,11 +1,11 @@
 """Joiner and RNN-T loss in one: the logits of all samples never exist together."""
 
 import functools
+from collections.abc import Callable
 from typing import Any
 
 import torch
 from torch import Tensor
-from torch.autograd.function import once_differentiable
 
 from asr_ascend.losses import _joiner_arguments
 from asr_ascend.losses._joiner_chunked import (
@@ -84,39 +84,36 @@ def joiner_rnnt_loss(
     Raises:
         ValueError: shape, device, length, target or option out of place.
         TypeError: wrong type or dtype.
-        RuntimeError: no backend, as for :func:`rnnt_loss`; a second derivative.
+        RuntimeError: no backend, as for :func:`rnnt_loss`; backward with create_graph=True.
 
     Source:
         Sample by sample: Braun et al. 2023, "Neural Transducer Training: Reduced Memory Consumption
         with Sample-wise Computation". Gradient in the forward pass: the fused linear cross-entropy
         of Liger-Kernel, Hsu et al. 2024.
     """
-    options = {
-        "reduction": reduction,
-        "activation": activation,
-        "weights": weights,
-        "max_dropped_mass": max_dropped_mass,
-        "max_bytes": max_bytes,
-        "logits_dtype": logits_dtype,
-    }
     inputs = encoder_out, predictor_out, weight, bias
     _joiner_arguments.check_inputs(*inputs)
-    batch_size = len(encoder_out)
-    _joiner_arguments.check_options(options, batch_size)
-    problem = Problem(
-        targets,
-        logit_lengths,
-        target_lengths,
-        blank,
-        clamp,
-        True,
-        fastemit_lambda,
-        emission_windows,
+    _joiner_arguments.check_options(
+        reduction, activation, max_dropped_mass, max_bytes, logits_dtype
     )
-    problem = _joiner_arguments.check_problem(encoder_out, predictor_out, weight, problem)
-    sample_weights = [1.0] * batch_size if weights is None else weights.tolist()
+    problem = _joiner_arguments.check_problem(
+        encoder_out,
+        predictor_out,
+        weight,
+        Problem(
+            targets,
+            logit_lengths,
+            target_lengths,
+            blank,
+            clamp,
+            True,
+            fastemit_lambda,
+            emission_windows,
+        ),
+    )
+    _joiner_arguments.check_weights(weights, len(encoder_out))
+    sample_weights = [1.0] * len(encoder_out) if weights is None else weights.tolist()
     task = Task(problem, sample_weights, float(max_dropped_mass), backend)
-    max_bytes = _DEFAULT_MAX_BYTES if max_bytes is None else max_bytes
     make_joiner = functools.partial(
         Joiner.of,
         activation=activation,
@@ -124,21 +121,33 @@ def joiner_rnnt_loss(
         logits_dtype=logits_dtype,
     )
     with torch.autocast(encoder_out.device.type, enabled=False):
-        joiner = make_joiner(*inputs)
-        whole = task.largest_sample() * joiner.logits_row_bytes() <= max_bytes
-        if not torch.is_grad_enabled() or all(t is None or not t.requires_grad for t in inputs):
-            with torch.no_grad():
-                costs = (
-                    costs_sample_by_sample(joiner, task, None)
-                    if whole
-                    else costs_chunk_by_chunk(joiner, task, max_bytes)
-                )
-        elif whole and reduction != "none":
-            loss: Tensor = _GradientInForward.apply(*inputs, joiner, task, weights, reduction)
-            return loss
-        else:
-            costs = _Recomputed.apply(*inputs, make_joiner, task, max_bytes)
-        return _reduced(costs, weights, reduction).to(joiner.cost_dtype())
+        return _loss(inputs, make_joiner, task, max_bytes or _DEFAULT_MAX_BYTES, weights, reduction)
+
+
+def _loss(
+    inputs: tuple[Tensor, Tensor, Tensor, Tensor | None],
+    make_joiner: Callable[..., Joiner],
+    task: Task,
+    max_bytes: int,
+    weights: Tensor | None,
+    reduction: str,
+) -> Tensor:
+    """Chooses the way."""
+    joiner = make_joiner(*inputs)
+    whole = task.largest_sample() * joiner.logits_row_bytes() <= max_bytes
+    wanted = Wanted(*(t is not None and t.requires_grad for t in inputs))
+    if not torch.is_grad_enabled() or not any(wanted):
+        with torch.no_grad():
+            if whole:
+                costs = costs_sample_by_sample(joiner, task, sums=None)
+            else:
+                costs = costs_chunk_by_chunk(joiner, task, max_bytes)
+    elif whole and reduction != "none":
+        loss: Tensor = _GradientInForward.apply(*inputs, joiner, task, weights, reduction)
+        return loss
+    else:
+        costs = _Recomputed.apply(*inputs, make_joiner, task, max_bytes)
+    return _reduced(costs, weights, reduction).to(joiner.cost_dtype())
 
 
 def _product_dtype(weight: Tensor) -> torch.dtype:
@@ -171,8 +180,8 @@ class _GradientInForward(torch.autograd.Function):
         return _reduced(costs, weights, reduction).to(joiner.cost_dtype())
 
     @staticmethod
-    @once_differentiable
     def backward(ctx: Any, grad_loss: Tensor) -> tuple[Tensor | None, ...]:
+        _refuse_to_make_a_graph()
         scale = grad_loss / ctx.divisor
         # The sums stay as they are: a retained graph goes through here again.
         grads = (
@@ -194,8 +203,8 @@ class _Recomputed(torch.autograd.Function):
         return costs
 
     @staticmethod
-    @once_differentiable
     def backward(ctx: Any, grad_costs: Tensor) -> tuple[Tensor | None, ...]:
+        _refuse_to_make_a_graph()
         *inputs, shares, log_norm = ctx.saved_tensors
         make_joiner, task, max_bytes, kept = ctx.rest
         with torch.autocast(grad_costs.device.type, enabled=False):
@@ -208,3 +217,11 @@ class _Recomputed(torch.autograd.Function):
             for total, given in zip(sums.tensors(), inputs, strict=True)
         )
         return *grads, None, None, None
+
+
+def _refuse_to_make_a_graph() -> None:
+    if torch.is_grad_enabled():
+        raise RuntimeError(
+            "`joiner_rnnt_loss` can't run backward with create_graph=True: second derivatives need "
+            'the joiner and `rnnt_loss` with backend="reference".'
+        )

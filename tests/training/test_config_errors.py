@@ -11,7 +11,7 @@ from asr_ascend.config_rules import ConfigError
 
 LOSS_KEYS = (
     "alignment_frames, backend, blank, clamp, ctc_first, ctc_weight, dtype, fastemit_lambda, "
-    "fused_log_softmax, normalize_by, reduction, reuse_logits"
+    "fused_log_softmax, joiner, normalize_by, reduction, reuse_logits"
 )
 TRAIN_CASES = {
     "experiment=dmo": "`experiment` has no option 'dmo'; it has demo, smoke.",
@@ -47,6 +47,9 @@ TRAIN_CASES = {
     "as data.spec_augment.name=value.",
     "trainer={a: 1}": "`trainer` is a group: choose one of its options, or set its keys as "
     "trainer.name=value.",
+    "loss.fused_log_softmax=false": "`loss.joiner` must be packed where `loss.fused_log_softmax` "
+    "is false, but is 'fused'.",
+    "loss.joiner=lazy": "`loss.joiner` must be one of fused, packed, but is 'lazy'.",
 }
 
 

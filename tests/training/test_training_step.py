@@ -202,6 +202,69 @@ def test_the_chunk_is_a_function_of_seed_and_step(tokenizer):
     assert draws != [other.draw_chunk(step) for step in range(2000)]
 
 
+def test_the_fused_joiner_sees_what_the_config_says(tokenizer, monkeypatch):
+    seen = []
+    original = asr_ascend.module.joiner_rnnt_loss
+
+    def spy(encoder_out, predictor_out, weight, bias, targets, *lengths, **options):
+        assert encoder_out.shape[::2] == predictor_out.shape[::2] == (2, 48)
+        assert predictor_out.shape[1] == targets.shape[1] + 1
+        assert (weight.shape, bias.shape) == ((7, 48), (7,))
+        first, last = options.pop("emission_windows").unbind(-1)
+        assert (last - first == 1 + 5).all()
+        seen.append(options)
+        return original(encoder_out, predictor_out, weight, bias, targets, *lengths, **options)
+
+    monkeypatch.setattr(asr_ascend.module, "joiner_rnnt_loss", spy)
+    overrides = (
+        *("loss.joiner=fused", "loss.clamp=1.0", "loss.reduction=mean", "loss.dtype=bfloat16"),
+        *("loss.fastemit_lambda=0.01", "loss.alignment_frames=[1,5]", "loss.backend=cpu"),
+    )
+    one_step(tokenizer, [make_batch([0, 1])], *overrides)
+    assert seen == [
+        {
+            "blank": 0,
+            "clamp": 1.0,
+            "reduction": "mean",
+            "fastemit_lambda": 0.01,
+            "logits_dtype": torch.bfloat16,
+            "backend": "cpu",
+        }
+    ]
+
+
+@pytest.mark.parametrize(
+    "overrides",
+    [
+        ("loss.alignment_frames=[1,2]",),
+        ("loss.alignment_frames=null", "loss.reduction=mean"),
+        ("loss.clamp=0.1", "loss.fastemit_lambda=0.05"),
+        ("loss.normalize_by=tokens", "loss.backend=reference"),
+    ],
+)
+def test_fused_and_packed_joiner_train_the_same(tokenizer, overrides):
+    batches = [make_batch([0, 1, 2]), make_batch([3])]
+    fused, packed = (
+        one_step(tokenizer, batches, f"loss.joiner={joiner}", *overrides)
+        for joiner in ("fused", "packed")
+    )
+    for key in ("loss", "rnnt_loss", "ctc_loss", "grad_norm"):
+        expected = pytest.approx(packed.last_step_metrics[key], rel=1e-5)
+        assert fused.last_step_metrics[key] == expected
+    assert_same_gradients(fused, packed)
+
+
+@pytest.mark.parametrize("overrides", [("loss.dtype=bfloat16",), ("loss.dtype=float16",)])
+def test_fused_and_packed_joiner_round_the_same_logits(tokenizer, overrides):
+    fused, packed = (
+        one_step(tokenizer, [make_batch([0, 1])], f"loss.joiner={joiner}", *overrides)
+        for joiner in ("fused", "packed")
+    )
+    expected = pytest.approx(packed.last_step_metrics["rnnt_loss"], rel=1e-6)
+    assert fused.last_step_metrics["rnnt_loss"] == expected
+    assert_same_gradients(fused, packed)
+
+
 def test_the_operator_sees_what_the_config_says(tmp_path, monkeypatch):
     seen = []
     original = asr_ascend.module.rnnt_loss
@@ -221,7 +284,7 @@ def test_the_operator_sees_what_the_config_says(tmp_path, monkeypatch):
     manifest = write_corpus(tmp_path / "corpus")
     overrides = [
         *("loss.blank=0", "loss.clamp=1.0", "loss.reduction=sum", "loss.dtype=bfloat16"),
-        *("loss.fastemit_lambda=0.01", "loss.alignment_frames=[1,5]"),
+        *("loss.fastemit_lambda=0.01", "loss.alignment_frames=[1,5]", "loss.joiner=packed"),
         *("trainer.max_epochs=1", "loss.ctc_first=0", f"data.train_manifest={manifest}"),
         "trainer.progress_bar=false",
     ]
@@ -255,7 +318,8 @@ def test_log_probabilities_reach_the_operator_where_the_config_says_so(tokenizer
 
     fused = one_step(tokenizer, [make_batch([0, 1])])
     monkeypatch.setattr(asr_ascend.module, "rnnt_loss", spy)
-    apart = one_step(tokenizer, [make_batch([0, 1])], "loss.fused_log_softmax=false")
+    overrides = "loss.fused_log_softmax=false", "loss.joiner=packed"
+    apart = one_step(tokenizer, [make_batch([0, 1])], *overrides)
     (far_from_one, options), *_ = seen
     assert far_from_one < 1e-5
     assert (options["fused_log_softmax"], options["reuse_logits"]) == (False, False)
