@@ -10,7 +10,10 @@ import contextlib
 import json
 import multiprocessing
 import os
+import signal
 import tempfile
+import threading
+import time
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from pathlib import Path
@@ -152,7 +155,7 @@ def _run(
         return
     context = multiprocessing.get_context("spawn")
     with ProcessPoolExecutor(
-        min(workers, len(waiting)), context, initializer=torch.set_num_threads, initargs=(1,)
+        min(workers, len(waiting)), context, initializer=_begin_worker, initargs=(os.getpid(),)
     ) as pool:
         futures = {pool.submit(make, folder, jobs[number]): number for number in waiting}
         try:
@@ -162,6 +165,19 @@ def _run(
             pool.shutdown(cancel_futures=True)
 
 
+def _begin_worker(parent: int) -> None:
+    """One thread, no answer to Ctrl-C (the parent gives it), no life after the parent's."""
+    torch.set_num_threads(1)
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+
+    def watch() -> None:
+        while os.getppid() == parent:
+            time.sleep(1)
+        os._exit(1)
+
+    threading.Thread(target=watch, daemon=True).start()
+
+
 def _made(folder: Path, settings: Record) -> dict[int, list[Record]]:
     """Records by job that an interrupted run of the same settings left; starts its log if none."""
     log = folder / _MADE
@@ -169,9 +185,10 @@ def _made(folder: Path, settings: Record) -> dict[int, list[Record]]:
         foreign = [path.name for path in folder.iterdir() if not path.name.startswith(".")]
         if foreign:
             raise NoiseError([f"{folder} must be a new or an empty folder, but has {foreign[0]}."])
-        log.write_text(json.dumps(settings) + "\n", encoding="utf-8")
+        with _replaced(log) as path:
+            path.write_text(json.dumps(settings) + "\n", encoding="utf-8")
         return {}
-    for unfinished in folder.glob(".*.wav.*"):  # of a run that was killed
+    for unfinished in folder.glob(".*.*.*"):  # of a run that was killed
         unfinished.unlink()
     first, *lines = log.read_text(encoding="utf-8").split("\n")
     if json.loads(first or "{}") != settings:
@@ -184,7 +201,8 @@ def _made(folder: Path, settings: Record) -> dict[int, list[Record]]:
             if all((folder / record["file"]).is_file() for record in entry["records"]):
                 made[entry["job"]] = entry["records"]
                 kept.append(line)
-    log.write_text("\n".join(kept) + "\n", encoding="utf-8")
+    with _replaced(log) as path:
+        path.write_text("\n".join(kept) + "\n", encoding="utf-8")
     return made
 
 

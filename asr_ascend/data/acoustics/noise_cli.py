@@ -43,6 +43,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
         for line in str(error).split("\n"):
             print(f"Error: {line}", file=sys.stderr)
         return 2
+    except KeyboardInterrupt:
+        print("Interrupted.", file=sys.stderr)
+        return 130
 
 
 def _show(options: argparse.Namespace) -> int:
