@@ -28,10 +28,17 @@ run_python() { # log, file, arguments...
   PYTHONPATH=$repository${PYTHONPATH:+:$PYTHONPATH} "$python" "$kernels/build_npu/$file" "$@" >"$log" 2>&1
 }
 
+# What a Python file of this folder complains of; of an exception its last line.
+complaint() { # log
+  local text
+  text=$(sed -n 's/^problem: //p' "$1" | head -n 1)
+  echo "${text:-$(tail -n 1 "$1")}"
+}
+
 check_binding() {
   local log=$build_dir/logs/load-${binding_library##*/}.log
   if ! run_python "$log" load_binding.py "$binding_library"; then
-    cannot_use "$binding_library is built, but can't be used: $(tail -n 1 "$log")"
+    cannot_use "$binding_library is built, but can't be used: $(complaint "$log")"
   fi
   if [ -n "${ASR_ASCEND_NPU_LIBRARY:-}" ] && [ "$ASR_ASCEND_NPU_LIBRARY" != "$binding_library" ]; then
     note "\`ASR_ASCEND_NPU_LIBRARY\` makes Python load $ASR_ASCEND_NPU_LIBRARY, not the binding just built."
@@ -47,8 +54,8 @@ run_smoke_test() {
   if [ $status -eq 77 ]; then
     note "no NPU can be used here, so the loss was not run: $(tail -n 1 "$log")"
   elif [ $status -ne 0 ]; then
-    cannot_use "the loss doesn't run on the NPU: $(tail -n 1 "$log") The log is $log."
+    cannot_use "the loss doesn't run on the NPU: $(complaint "$log") The log is $log."
   else
-    say "$(tail -n 1 "$log")"
+    say "$(grep -m 1 '^The loss runs on ' "$log")"
   fi
 }

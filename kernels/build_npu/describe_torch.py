@@ -9,8 +9,8 @@ from importlib import metadata
 os.environ["TORCH_DEVICE_BACKEND_AUTOLOAD"] = "0"
 
 
-def last_line(error: BaseException) -> str:
-    return f"{type(error).__name__}: {error}".strip().splitlines()[-1]
+def first_line(error: BaseException) -> str:
+    return f"{type(error).__name__}: {error}".strip().splitlines()[0].rstrip(".")
 
 
 def main() -> None:
@@ -18,7 +18,7 @@ def main() -> None:
     try:
         import torch
     except Exception as error:
-        print(f"problem=torch can't be imported by this Python: {last_line(error)}")
+        print(f"problem=torch can't be imported by this Python: {first_line(error)}")
         return
     print(f"torch={torch.__version__}")
     print(f"abi={int(torch._C._GLIBCXX_USE_CXX11_ABI)}")
@@ -41,7 +41,7 @@ def main() -> None:
         import torch_npu  # noqa: F401
     except Exception as error:
         print(
-            f"problem=torch_npu can't be imported: {last_line(error)}. "
+            f"problem=torch_npu can't be imported: {first_line(error)}. "
             "Is CANN's set_env.sh sourced, and the driver's lib64 in LD_LIBRARY_PATH?"
         )
 

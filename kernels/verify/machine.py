@@ -25,6 +25,19 @@ def is_stand_in() -> bool:
         return False
 
 
+def device_name(device: str, stand_in: bool) -> str:
+    if device != "npu":
+        return "a CPU"
+    if stand_in:
+        return "the stand-in for an NPU"
+    import torch
+
+    try:
+        return torch.npu.get_device_name()
+    except (AttributeError, RuntimeError):
+        return "an NPU that torch can't use"
+
+
 def output_of(*command: str) -> str | None:
     """What a program prints, or None where it is missing or fails."""
     try:
@@ -60,13 +73,8 @@ def build_record() -> dict[str, str]:
 
 def describe(device: str, stand_in: bool) -> dict:
     """Everything about the machine that a reader of the results may ask for."""
-    name = "CPU"
-    if device == "npu":
-        import torch
-
-        name = "stand-in for an NPU, on the CPU" if stand_in else torch.npu.get_device_name()
     return {
-        "device": name,
+        "device": device_name(device, stand_in),
         "host": f"{platform.system()} {platform.release()} {platform.machine()}",
         "processors": os.cpu_count(),
         "npu_smi": output_of("npu-smi", "info"),

@@ -150,7 +150,8 @@ class MadeUpMachine:
         write(self.cann / "made_up" / "binary.sh", "true")
         write(self.cann / "made_up" / "package.sh", PACKAGE)
         self.library("".join(f"void {name}(void) {{}}\n" for name in FUNCTIONS))
-        self.opp.mkdir()
+        for folder in ("opp", "runtime"):  # torch_npu looks for them
+            (self.cann / folder).mkdir()
 
     def library(self, source: str, path: Path | None = None) -> None:
         """Compiles libcust_opapi.so, of the made-up package or at `path`."""
