@@ -51,6 +51,12 @@ def load() -> None:
         ) from error
 
 
+@torch.compiler.assume_constant_result  # a compiled caller loads while it is traced
+def _ensure_loaded() -> bool:
+    load()
+    return True
+
+
 def is_available() -> bool:
     """Whether NPU tensors can exist here and the binding can be used now."""
     if not _has_npu():
@@ -112,7 +118,7 @@ def prepare(logits: Tensor, problem: Problem, *, validate: bool) -> Problem:
         ValueError: too many columns of ``targets``; lengths, where they are on the CPU, out of
             place; with ``validate`` also lengths and labels on the device.
     """
-    load()
+    _ensure_loaded()
     if logits.dtype not in _DTYPES:
         raise TypeError(
             "`logits` on an NPU must be float32, float16 or bfloat16, "
@@ -184,7 +190,8 @@ def _has_npu() -> bool:
 
 
 def _on_device(lengths: Tensor, logits: Tensor) -> Tensor:
-    if lengths.device == logits.device:
+    # A graph can't pin memory: in a compiled caller the operator itself brings the lengths over.
+    if lengths.device == logits.device or torch.compiler.is_compiling():
         return lengths.to(torch.int32)
     return _pinned_copy(lengths.to(torch.int32), logits.device)
 

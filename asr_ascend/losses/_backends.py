@@ -45,16 +45,13 @@ def costs(
     logits: Tensor, problem: Problem, backend: str, *, reuse_logits: bool, validate: bool
 ) -> Tensor:
     """Costs (B,) that autograd can differentiate."""
-    logits = _rows_contiguous(logits)
+    rows, problem, _ = _rows(logits, problem, backend, reuse_logits, validate)
     if backend == "reference":
-        return reference.rnnt_costs(logits, problem)
-    if problem.emission_windows is not None and backend in _WITHOUT_WINDOWS:
-        logits, problem = _windows.close_windows(logits, problem)
-    if backend == "cpu":
-        return _op.rnnt_costs(logits, problem, reuse_logits)
-    rows, problem, _ = _npu_rows(logits, problem, reuse_logits=reuse_logits, validate=validate)
+        return reference.rnnt_costs(rows, problem)
+    if _must_close_windows(problem, backend):
+        rows, problem = _windows.close_windows(rows, problem)
     result = _op.rnnt_costs(rows, problem, reuse_logits)
-    if validate:
+    if validate and backend == "npu":
         _ascend.check_latest_status(logits.device)
     return result
 
@@ -63,38 +60,41 @@ def costs_and_gradient(
     logits: Tensor, problem: Problem, backend: str, *, reuse_logits: bool, validate: bool
 ) -> tuple[Tensor, Tensor]:
     """Costs (B,) and d cost_b / d logits, like ``logits`` or in their place."""
-    rows = _rows_contiguous(logits)
-    if problem.emission_windows is not None and backend in _WITHOUT_WINDOWS:
-        rows, without = _windows.close_windows(rows.detach(), problem)
-        result, grad = costs_and_gradient(
-            rows, without, backend, reuse_logits=True, validate=validate
-        )
-        grad = _windows.original_gradient(grad, problem)
-    elif backend == "reference":
+    logits = logits.detach()
+    rows, problem, places = _rows(logits, problem, backend, reuse_logits, validate)
+    if backend == "reference":
         result, grad = reference.rnnt_costs_and_gradient(rows, problem)
-    elif backend == "cpu":
-        return _op.rnnt_costs_and_gradient(rows, problem, reuse_logits)
+    elif _must_close_windows(problem, backend):
+        closed, without = _windows.close_windows(rows, problem)
+        result, grad = _op.rnnt_costs_and_gradient(closed, without, True)
+        grad = _windows.original_gradient(grad, problem)
     else:
-        rows, problem, places = _npu_rows(
-            logits.detach(), problem, reuse_logits=reuse_logits, validate=validate
-        )
         # Rows that were picked out of padded logits are a copy, whose memory may be used.
         in_place = reuse_logits or places is not None
         result, grad = _op.rnnt_costs_and_gradient(rows, problem, in_place)
-        if validate:
-            _ascend.check_latest_status(logits.device)
-        if places is None:
-            return result, grad
+    if validate and backend == "npu":
+        _ascend.check_latest_status(logits.device)
+    if places is not None:
         grad = _spread(grad, places, logits)
-    if reuse_logits:
-        grad = logits.detach().copy_(grad)
+    if reuse_logits and grad.data_ptr() != logits.data_ptr():
+        grad = logits.copy_(grad)
     return result, grad
 
 
-def _npu_rows(
-    logits: Tensor, problem: Problem, *, reuse_logits: bool, validate: bool
+def _must_close_windows(problem: Problem, backend: str) -> bool:
+    return problem.emission_windows is not None and backend in _WITHOUT_WINDOWS
+
+
+def _rows(
+    logits: Tensor, problem: Problem, backend: str, reuse_logits: bool, validate: bool
 ) -> tuple[Tensor, Problem, Tensor | None]:
-    """What the NPU operator takes: packed rows; and their places in padded logits."""
+    """Logits and problem as the backend's operator takes them.
+
+    On an NPU these are packed rows, and the last is their places in padded logits.
+    """
+    if backend != "npu":
+        row_contiguous = _arguments.is_row_contiguous(logits)
+        return logits if row_contiguous else logits.contiguous(), problem, None
     prepared = _ascend.prepare(logits, problem, validate=validate)
     if logits.dim() == 4:
         places = _ascend.packed_rows(logits, problem)
@@ -108,7 +108,3 @@ def _spread(rows: Tensor, places: Tensor, padded: Tensor) -> Tensor:
     spread = torch.zeros(padded.shape, dtype=padded.dtype, device=padded.device)
     spread.view(-1, padded.shape[-1]).index_add_(0, places, rows)
     return spread
-
-
-def _rows_contiguous(logits: Tensor) -> Tensor:
-    return logits if _arguments.is_row_contiguous(logits) else logits.contiguous()

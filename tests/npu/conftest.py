@@ -19,8 +19,15 @@ for folder in (HERE, HERE.parent / "losses", HERE.parent / "operator"):
 import standin_process  # noqa: E402
 
 if standin_process.is_inside():
+    import torch
     from standin_report import *  # noqa: F403
     from standin_runtime import Runtime
+
+    @pytest.fixture(autouse=True)
+    def torch_npu_is_alive() -> None:
+        """After an error on the device its task queue does nothing any more and says nothing."""
+        alive = torch.ones(1).npu().add(1).item() == 2.0
+        assert alive, "an earlier test left torch_npu's task queue dead: look at the first failure"
 
     @pytest.fixture
     def runtime() -> Iterator[Runtime]:

@@ -14,7 +14,13 @@ import torch
 from npu_cases import batch_of, run
 from torch import Tensor
 
-from asr_ascend.losses import check_status, rnnt_loss, rnnt_loss_and_grad
+from asr_ascend.losses import (
+    _ascend,
+    available_backends,
+    check_status,
+    rnnt_loss,
+    rnnt_loss_and_grad,
+)
 
 LENGTHS = [(4, 2), (3, 1), (2, 0)]
 
@@ -269,44 +275,55 @@ def test_validate_looks_at_its_own_call_alone() -> None:
         check_status()
 
 
-PROGRAM_WITHOUT = """
+@pytest.mark.parametrize(
+    ("path", "message"),
+    [
+        (
+            "",
+            "the NPU binding of asr_ascend is not built: `kernels/build.sh` in a checkout of "
+            'asr_ascend builds it; until then, backend="reference" works, slowly.',
+        ),
+        (
+            "nowhere.so",
+            "`ASR_ASCEND_NPU_LIBRARY` must be the path of libasr_ascend_npu.so, "
+            "but nowhere.so is not a file.",
+        ),
+    ],
+)
+def test_a_binding_that_is_not_built_is_named(
+    path: str, message: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("ASR_ASCEND_NPU_LIBRARY", path)
+    _ascend.load.cache_clear()
+    try:
+        with pytest.raises(RuntimeError, match=f"^{re.escape(message)}$"):
+            loss(a_case())
+        assert "npu" not in available_backends()
+        check_status()
+    finally:
+        _ascend.load.cache_clear()
+
+
+def test_an_operator_package_that_is_not_installed_is_named() -> None:
+    program = """
 import oracles
 from npu_cases import run
 run(oracles.make_case([(4, 2)], 6))
 """
-
-
-@pytest.mark.parametrize(
-    ("variable", "value", "message"),
-    [
-        (
-            "ASR_ASCEND_NPU_LIBRARY",
-            "",
-            "RuntimeError: the NPU binding of asr_ascend is not built: `kernels/build.sh` in a "
-            'checkout of asr_ascend builds it; until then, backend="reference" works, slowly.',
-        ),
-        (
-            "ASR_ASCEND_NPU_LIBRARY",
-            "nowhere.so",
-            "RuntimeError: `ASR_ASCEND_NPU_LIBRARY` must be the path of libasr_ascend_npu.so, "
-            "but nowhere.so is not a file.",
-        ),
-        (
-            "ASCEND_CUSTOM_OPP_PATH",
-            "nowhere",
-            "RuntimeError: The operator package of asr_ascend is not found: kernels/build.sh "
-            "builds and installs it, and ASCEND_CUSTOM_OPP_PATH must name its folder under "
-            "vendors/.",
-        ),
-    ],
-)
-def test_what_is_not_built_is_named(variable: str, value: str, message: str) -> None:
     done = subprocess.run(
-        [sys.executable, "-c", PROGRAM_WITHOUT],
-        env={**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path)), variable: value},
+        [sys.executable, "-c", program],
+        env={
+            **os.environ,
+            "PYTHONPATH": os.pathsep.join(filter(None, sys.path)),
+            "ASCEND_CUSTOM_OPP_PATH": "nowhere",
+        },
         capture_output=True,
         text=True,
         timeout=300,
     )
     assert done.returncode == 1
+    message = (
+        "RuntimeError: The operator package of asr_ascend is not found: kernels/build.sh builds "
+        "and installs it, and ASCEND_CUSTOM_OPP_PATH must name its folder under vendors/."
+    )
     assert message in done.stderr.splitlines()
