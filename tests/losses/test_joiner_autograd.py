@@ -16,7 +16,13 @@ from joiner_batch import (
     value_and_gradients,
 )
 
-from asr_ascend.losses import _joiner_chunked, _joiner_rows, _joiner_whole, joiner_rnnt_loss
+from asr_ascend.losses import (
+    _joiner_chunked,
+    _joiner_rows,
+    _joiner_whole,
+    joiner,
+    joiner_rnnt_loss,
+)
 
 each_way = pytest.mark.parametrize("way", EACH_WAY, ids=("sample", "chunk"))
 
@@ -254,12 +260,18 @@ def test_two_ranks_of_ddp_average_their_gradients(tmp_path):
 
 def test_both_ways_are_chosen_as_documented(monkeypatch):
     taken = []
+
+    def spy(name):
+        original = getattr(joiner, name)
+
+        def call(*arguments, **options):
+            taken.append(name)
+            return original(*arguments, **options)
+
+        return call
+
     for name in ("costs_sample_by_sample", "costs_chunk_by_chunk", "costs_and_rows"):
-        original = getattr(__import__("asr_ascend.losses.joiner", fromlist=["x"]), name)
-        monkeypatch.setattr(
-            f"asr_ascend.losses.joiner.{name}",
-            lambda *a, name=name, original=original: taken.append(name) or original(*a),
-        )
+        monkeypatch.setattr(joiner, name, spy(name))
     leaves = make_batch().as_leaves(torch.float32)
     largest = 45 * 11 * 4  # the first sample's logits
     fused(leaves, max_bytes=largest)

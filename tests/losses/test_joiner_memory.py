@@ -36,7 +36,7 @@ shape, options, grad = json.loads(sys.argv[1])
 torch.set_num_threads(2)
 torch.set_grad_enabled(grad)
 # Every library of products sets up its own memory once; not what is measured here.
-warm = problem(2, *shape[1:3], shape[3], shape[4])
+warm = problem(2, 40, 20, *shape[3:])
 run(*warm, options)
 del warm
 inputs, rest = problem(*shape)
@@ -79,7 +79,7 @@ def test_sample_by_sample_takes_one_sample(grad):
 
 
 def test_chunk_by_chunk_takes_a_fiftieth():
-    B, T, U = 4, 250, 50
-    logits = B * T * (U + 1) * V * 4  # 1 GB
-    peak = peak_bytes((B, T, U, V, H), reduction="none", max_bytes=2**23)
+    B, T, U = 2, 250, 50
+    logits = B * T * (U + 1) * V * 4  # 510 MB
+    peak = peak_bytes((B, T, U, V, H), reduction="none", max_bytes=2**22)
     assert peak < 0.02 * logits
