@@ -95,7 +95,6 @@ def test_build_runs_the_loss(stand_in: Path, tmp_path: Path) -> None:
         REPOSITORY / "kernels" / "torch_binding", machine.kernels / "torch_binding",
         dirs_exist_ok=True,
     )  # fmt: skip
-    shutil.copytree(REPOSITORY / "kernels" / "verify", machine.kernels / "verify")
     python = standin_process.FOLDER / "bin" / "python"
     result = machine.build(
         f"--python={python}", LD_LIBRARY_PATH=str(stand_in / "lib"), PYTHONPATH=""
