@@ -88,6 +88,9 @@ Problem Check(const Tensor& logits, const Tensor& targets, const Tensor& logit_l
           fastemit_lambda};
 }
 
+// Contiguous. empty_like with a memory format makes torch_npu warn about formats of its own.
+Tensor NewLike(const Tensor& tensor) { return at::empty(tensor.sizes(), tensor.options()); }
+
 int64_t StateSize(const Tensor& logits, const Problem& problem, bool needs_grad) {
   return rnnt_loss_fused::StateShape(logits.size(0), problem.targets.size(0), needs_grad)[0];
 }
@@ -142,7 +145,7 @@ std::tuple<Tensor, Tensor> Forward(const Tensor& logits, const Tensor& targets,
   const auto floats = logits.options().dtype(at::kFloat);
   Tensor costs = at::empty({problem.targets.size(0)}, floats);
   Tensor state = at::empty({StateSize(logits, problem, needs_grad)}, floats);
-  Tensor status = at::empty_like(problem.logit_lengths, at::MemoryFormat::Contiguous);
+  Tensor status = NewLike(problem.logit_lengths);
   EXEC_NPU_CMD_EXT(aclnnRnntLossForward, logits, problem.targets, problem.logit_lengths,
                    problem.target_lengths, problem.blank, problem.fused_log_softmax, needs_grad,
                    costs, state, status);
@@ -170,7 +173,7 @@ Tensor Backward(const Tensor& grad_costs, const Tensor& logits, const Tensor& st
   const c10::OptionalDeviceGuard guard(at::device_of(logits));
   const Problem problem = Check(logits, targets, logit_lengths, target_lengths, blank, clamp,
                                 fused_log_softmax, fastemit_lambda, emission_windows);
-  Tensor grad = at::empty_like(logits, at::MemoryFormat::Contiguous);
+  Tensor grad = NewLike(logits);
   LaunchBackward(grad_costs, logits, state, problem, grad);
   return grad;
 }
@@ -184,7 +187,7 @@ void BackwardInPlace(const Tensor& grad_costs, Tensor& logits, const Tensor& sta
   const Problem problem = Check(logits, targets, logit_lengths, target_lengths, blank, clamp,
                                 fused_log_softmax, fastemit_lambda, emission_windows);
   if (!logits.is_contiguous()) {  // aclnn writes contiguous outputs only
-    Tensor grad = at::empty_like(logits, at::MemoryFormat::Contiguous);
+    Tensor grad = NewLike(logits);
     LaunchBackward(grad_costs, logits, state, problem, grad);
     logits.copy_(grad);
     return;
@@ -204,8 +207,8 @@ std::tuple<Tensor, Tensor> Fused(const Tensor& logits, const Tensor& targets,
   const Problem problem = Check(logits, targets, logit_lengths, target_lengths, blank, clamp,
                                 fused_log_softmax, fastemit_lambda, emission_windows);
   Tensor costs = at::empty({problem.targets.size(0)}, logits.options().dtype(at::kFloat));
-  Tensor grad = at::empty_like(logits, at::MemoryFormat::Contiguous);
-  Tensor status = at::empty_like(problem.logit_lengths, at::MemoryFormat::Contiguous);
+  Tensor grad = NewLike(logits);
+  Tensor status = NewLike(problem.logit_lengths);
   EXEC_NPU_CMD_EXT(aclnnRnntLossFused, logits, problem.targets, problem.logit_lengths,
                    problem.target_lengths, problem.blank, problem.clamp, problem.fused_log_softmax,
                    costs, grad, status);

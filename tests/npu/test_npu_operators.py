@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import warnings
+
 import emulated_operator as emulated
 import oracles
 import pytest
@@ -77,3 +79,11 @@ def test_vmap_is_refused() -> None:
     logits = CASE.logits.npu()[None]
     with pytest.raises(RuntimeError, match=r"^`rnnt_loss` can't run under torch\.vmap"):
         torch.vmap(lambda rows: rnnt_loss(rows, *batch_of(CASE), CASE.blank))(logits)
+
+
+def test_nothing_warns() -> None:
+    leaf = CASE.logits.npu().requires_grad_()
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        rnnt_loss(leaf, *batch_of(CASE), CASE.blank).backward()
+        rnnt_loss(leaf * 1, *batch_of(CASE), CASE.blank, reuse_logits=True).backward()
