@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
 import torch
@@ -16,6 +16,7 @@ from asr_ascend.data.augment import RoomMix, SpecAugment, SpeedPerturbation
 from asr_ascend.data.features import LogMel
 from asr_ascend.data.manifest import Utterance
 from asr_ascend.data.noise import NoiseSource, mix_at_snr
+from asr_ascend.data.sampler import UtteranceCost
 from asr_ascend.data.seeding import integer, seeded_generator, uniform
 from asr_ascend.data.threads import single_thread
 
@@ -72,6 +73,7 @@ class SpeechDataset:
         noise: None for clean.
         spec_augment: None for none.
         cache_audio_bytes: decoded audio kept in memory, 0 for none.
+        clean_from: utterances from this index on get neither noise nor a room; None: all may.
     """
 
     def __init__(
@@ -87,6 +89,7 @@ class SpeechDataset:
         noise: NoiseMix | None = None,
         spec_augment: SpecAugment | None = None,
         cache_audio_bytes: int = 0,
+        clean_from: int | None = None,
     ) -> None:
         self.utterances = list(utterances)
         self.targets = [list(target) for target in targets]
@@ -97,6 +100,7 @@ class SpeechDataset:
         self.rooms = rooms
         self.noise = noise
         self.spec_augment = spec_augment
+        self.clean_from = len(self.utterances) if clean_from is None else clean_from
         self._cache_left = cache_audio_bytes
         self._cache: dict[int, Tensor] = {}
 
@@ -140,6 +144,26 @@ class SpeechDataset:
             self._cache[index] = waveform
         return waveform
 
+    def clean_features(self, count: int) -> Iterator[Tensor]:
+        """Log-mel (frames, num_mel_bins) of the first `count` utterances as they were recorded."""
+        for index in range(min(count, len(self))):
+            try:
+                with single_thread(), torch.no_grad():
+                    features: Tensor = self.log_mel(self.audio(index))
+                    yield features
+            except AudioError:
+                continue  # counted when its batch comes
+
+    def costs(self) -> list[UtteranceCost]:
+        """What each utterance costs at its slowest speed."""
+        rate_hz = self.log_mel.sample_rate_hz
+        costs = []
+        for index, utterance in enumerate(self.utterances):
+            seconds = self.longest_seconds(index)
+            frames = filtering.encoder_frames(self.log_mel.num_frames(round(seconds * rate_hz)))
+            costs.append(UtteranceCost(utterance.id, seconds, frames, len(self.targets[index])))
+        return costs
+
     def _features(self, index: int, epoch: int) -> Tensor | str:
         utterance = self.utterances[index]
         try:
@@ -153,9 +177,10 @@ class SpeechDataset:
             return reason
         waveform = self._changed(index, epoch, waveform)
         generator = seeded_generator("augmentation", self.seed, epoch, utterance.id)
-        if self.noise is not None and uniform(0, 1, generator) < self.noise.probability:
-            snr_db = uniform(*self.noise.snr_db, generator)
-            clip = self.noise.bank.crop(waveform.numel(), generator)
+        noise = self.noise if index < self.clean_from else None
+        if noise is not None and uniform(0, 1, generator) < noise.probability:
+            snr_db = uniform(*noise.snr_db, generator)
+            clip = noise.bank.crop(waveform.numel(), generator)
             waveform = mix_at_snr(waveform, clip, snr_db, self.log_mel.sample_rate_hz)
         features: Tensor = self.log_mel(waveform)
         return self.spec_augment(features, generator) if self.spec_augment else features
@@ -192,7 +217,7 @@ class SpeechDataset:
             seconds = waveform.numel() / self.log_mel.sample_rate_hz
             if factor in self.speeds(index, seconds):
                 waveform = self.speed(waveform, factor)
-        if self.rooms is not None:
+        if self.rooms is not None and index < self.clean_from:
             generator = seeded_generator("room", self.seed, epoch, utterance.id)
             if uniform(0, 1, generator) < self.rooms.probability:
                 waveform = self.rooms.responses.apply(waveform, generator)

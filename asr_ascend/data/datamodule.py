@@ -3,24 +3,20 @@
 from __future__ import annotations
 
 import warnings
-from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import lightning
-import torch
-from torch import Tensor
 
-from asr_ascend.data import augmentation, filtering, noise
-from asr_ascend.data.audio import AudioError
+from asr_ascend.data import augmentation, filtering, noise, replay
 from asr_ascend.data.augment import SpecAugment
 from asr_ascend.data.batch import Batch, NoiseMix, SpeechDataset
 from asr_ascend.data.features import CMVN, LogMel
 from asr_ascend.data.loader import BatchLoader, FixedBatches
 from asr_ascend.data.manifest import Utterance, load_manifest
-from asr_ascend.data.sampler import LatticeCostBatchSampler, UtteranceCost
-from asr_ascend.data.threads import single_thread
+from asr_ascend.data.sampler import LatticeCostBatchSampler
 from asr_ascend.tokenizer import Tokenizer
 
 __all__ = ["Batch", "SpeechDataModule"]
@@ -37,11 +33,13 @@ class SpeechDataModule(lightning.LightningDataModule):
     Args:
         train_manifest: JSONL file.
         valid_manifest: JSONL file.
-        tokenizer: None: one is trained on the training texts.
+        tokenizer: None: one is trained on the training texts. A function makes one of them.
         blank: of a tokenizer trained here, in [-V, V-1].
         tokenizer_type: "char", "bpe" or "unigram", of a tokenizer trained here.
         tokenizer_vocab_size: V of a "bpe" or "unigram" tokenizer trained here.
         cmvn: None: statistics of the first 200 training utterances, clean.
+        replay_manifest: JSONL file of older data mixed back in, without noise or room; None: none.
+        replay_share: part of an epoch's utterances that come from it.
         max_lattice_bytes: bound of a batch's joiner output.
         bytes_per_logit: 4 for float32 logits, 2 for half precision.
         max_batch_seconds: bound of a batch's padded audio.
@@ -75,11 +73,13 @@ class SpeechDataModule(lightning.LightningDataModule):
         train_manifest: str,
         valid_manifest: str,
         *,
-        tokenizer: Tokenizer | None = None,
+        tokenizer: Tokenizer | Callable[[Iterable[str]], Tokenizer] | None = None,
         blank: int = -1,
         tokenizer_type: str = "char",
         tokenizer_vocab_size: int | None = None,
         cmvn: CMVN | None = None,
+        replay_manifest: str | None = None,
+        replay_share: float = 0.2,
         max_lattice_bytes: int = 256 * 2**20,
         bytes_per_logit: int = 4,
         max_batch_seconds: float = 20.0,
@@ -105,13 +105,16 @@ class SpeechDataModule(lightning.LightningDataModule):
         num_mel_bins: int = 80,
     ) -> None:
         super().__init__()
-        _check_seconds(max_batch_seconds, max_utterance_seconds)
+        filtering.check_seconds(max_batch_seconds, max_utterance_seconds)
         augmentation.check_augmentation(
             noise_probability, snr_db, noise_banks, noise_weights, room_probability
         )
         self.train_manifest = Path(train_manifest).expanduser()
         self.valid_manifest = Path(valid_manifest).expanduser()
-        self.tokenizer = tokenizer
+        self.replay_manifest = Path(replay_manifest).expanduser() if replay_manifest else None
+        self.replay_share = replay_share
+        replay.replay_count(replay_share, 0)  # a wrong share is told now, not after set-up
+        self.tokenizer: Any = tokenizer
         self.blank = blank
         self.tokenizer_type = tokenizer_type
         self.tokenizer_vocab_size = tokenizer_vocab_size
@@ -140,6 +143,7 @@ class SpeechDataModule(lightning.LightningDataModule):
         self.log_mel = LogMel(sample_rate_hz, num_mel_bins)
         self.train_dataset: SpeechDataset | None = None
         self.valid_dataset: SpeechDataset | None = None
+        self.rotation: list[list[int]] = []
         self.skipped: dict[str, dict[str, int]] = {}
 
     def setup(self, stage: str | None = None) -> None:
@@ -153,17 +157,12 @@ class SpeechDataModule(lightning.LightningDataModule):
             return
         utterances = load_manifest(self.train_manifest)
         valid = load_manifest(self.valid_manifest)
-        if self.tokenizer is None:
-            self.tokenizer = Tokenizer.train(
-                (utterance.text for utterance in utterances),
-                blank=self.blank,
-                model_type=self.tokenizer_type,
-                vocab_size=self.tokenizer_vocab_size,
-            )
-        train = self._dataset(utterances, "train", self.tokenizer.unk)
+        older = load_manifest(self.replay_manifest) if self.replay_manifest else []
+        self.tokenizer = self._tokenizer(utterance.text for utterance in [*utterances, *older])
+        train = self._training_set(utterances, older)
         train.speed, train.rooms = self.speed, self.rooms
         if self.cmvn is None:
-            self.cmvn = CMVN.from_utterances(_clean_features(train))
+            self.cmvn = CMVN.from_utterances(train.clean_features(_CMVN_UTTERANCES))
         if self.noise_probability > 0:
             bank = self._bank(self.noise_banks, self.noise_weights, self.noise_clips, self.seed)
             train.noise = NoiseMix(bank, self.snr_db, self.noise_probability)
@@ -171,7 +170,8 @@ class SpeechDataModule(lightning.LightningDataModule):
             fill = self.cmvn.mean.clone()
             train.spec_augment = SpecAugment(**{"fill": fill, **self.spec_augment})
         # Unknown characters stay in validation: the model can't write them, and that is an error.
-        self.valid_dataset = self._dataset(valid, "valid", None)
+        valid, targets = self._usable(valid, "valid", None)
+        self.valid_dataset = self._dataset(valid, targets, None)
         if self.valid_snr_db is not None:
             bank = self._bank(self.valid_noise_banks, None, 16, self.seed + 1)
             self.valid_dataset.noise = NoiseMix(bank, (self.valid_snr_db, self.valid_snr_db))
@@ -190,7 +190,6 @@ class SpeechDataModule(lightning.LightningDataModule):
     def describe(self) -> str:
         """Lines to print before training: sizes, memory bound, utterances skipped by reason."""
         train, valid = self._ready(self.train_dataset), self._ready(self.valid_dataset)
-        assert self.tokenizer is not None
         return "\n".join(
             [
                 f"Training: {self._sampler(train, shuffle=True).describe()}",
@@ -203,56 +202,74 @@ class SpeechDataModule(lightning.LightningDataModule):
             ]
         )
 
-    def _dataset(self, utterances: list[Utterance], name: str, unk: int | None) -> SpeechDataset:
-        assert self.tokenizer is not None
-        limits = filtering.Limits(
+    def _tokenizer(self, texts: Iterable[str]) -> Tokenizer:
+        given = self.tokenizer
+        if isinstance(given, Tokenizer):
+            return given
+        if given is not None:
+            made: Tokenizer = given(texts)
+            return made
+        kind, size = self.tokenizer_type, self.tokenizer_vocab_size
+        return Tokenizer.train(texts, blank=self.blank, model_type=kind, vocab_size=size)
+
+    def _training_set(self, new: list[Utterance], older: list[Utterance]) -> SpeechDataset:
+        """Training utterances, then those to replay: a group of them in each epoch."""
+        unk = self.tokenizer.unk
+        new, targets = self._usable(new, "train", unk)
+        if not older:
+            return self._dataset(new, targets, unk)
+        # The same id may be in both manifests, and seeds draws.
+        older = [replace(utterance, id=f"replay/{utterance.id}") for utterance in older]
+        older, older_targets = self._usable(older, "replay", unk)
+        wanted = replay.replay_count(self.replay_share, len(new))
+        groups = replay.rotation(len(older), wanted, self.seed)
+        self.rotation = [[len(new) + index for index in group] for group in groups]
+        return self._dataset([*new, *older], [*targets, *older_targets], unk, len(new))
+
+    def _usable(
+        self, utterances: list[Utterance], name: str, unk: int | None
+    ) -> tuple[list[Utterance], list[list[int]]]:
+        """Utterances within the limits, with targets; the others are counted and told."""
+        limits, encode = self._limits(unk), self.tokenizer.encode
+        kept, targets, skipped = filtering.usable(utterances, limits, encode, self._frames)
+        self.skipped[name] = skipped
+        path = getattr(self, f"{name}_manifest")
+        told = f"{filtering.describe_skipped(skipped)} of {len(utterances)} utterances of {path}"
+        if not kept:
+            raise ValueError(f"`{name}_manifest` must have a usable utterance, but skipped {told}.")
+        if skipped:
+            warnings.warn(f"Skipped {told}.", stacklevel=2)
+        return kept, targets
+
+    def _limits(self, unk: int | None) -> filtering.Limits:
+        return filtering.Limits(
             self.max_utterance_seconds,
             self.tokenizer.vocab_size,
             self.bytes_per_logit,
             self.max_lattice_bytes,
             unk,
         )
-        kept: list[Utterance] = []
-        targets: list[list[int]] = []
-        skipped: Counter[str] = Counter()
-        for utterance in utterances:
-            target = self.tokenizer.encode(utterance.text)
-            frames = self._frames(utterance.duration)
-            reason = limits.reason_to_skip(utterance.text, target, utterance.duration, frames)
-            if reason is None:
-                kept.append(utterance)
-                targets.append(target)
-            else:
-                skipped[reason] += 1
-        self.skipped[name] = dict(skipped)
-        path = self.train_manifest if name == "train" else self.valid_manifest
-        told = f"{filtering.describe_skipped(skipped)} of {len(utterances)} utterances of {path}"
-        if not kept:
-            raise ValueError(f"`{name}_manifest` must have a usable utterance, but skipped {told}.")
-        if skipped:
-            warnings.warn(f"Skipped {told}.", stacklevel=2)
+
+    def _dataset(
+        self,
+        utterances: list[Utterance],
+        targets: list[list[int]],
+        unk: int | None,
+        clean_from: int | None = None,
+    ) -> SpeechDataset:
         return SpeechDataset(
-            kept,
+            utterances,
             targets,
             self.log_mel,
-            limits,
+            self._limits(unk),
             seed=self.seed,
             cache_audio_bytes=self.cache_audio_bytes if self.num_workers == 0 else 0,
+            clean_from=clean_from,
         )
 
     def _sampler(self, dataset: SpeechDataset, shuffle: bool) -> LatticeCostBatchSampler:
-        assert self.tokenizer is not None
-        costs = [
-            UtteranceCost(
-                utterance.id,
-                dataset.longest_seconds(index),
-                filtering.encoder_frames(self._frames(dataset.longest_seconds(index))),
-                len(dataset.targets[index]),
-            )
-            for index, utterance in enumerate(dataset.utterances)
-        ]
         return LatticeCostBatchSampler(
-            costs,
+            dataset.costs(),
             vocab_size=self.tokenizer.vocab_size,
             max_lattice_bytes=self.max_lattice_bytes,
             max_batch_seconds=self.max_batch_seconds,
@@ -261,6 +278,7 @@ class SpeechDataModule(lightning.LightningDataModule):
             shuffle=shuffle,
             rank=self.trainer.global_rank if self.trainer else 0,
             world_size=self.trainer.world_size if self.trainer else 1,
+            rotation=self.rotation if shuffle else (),
         )
 
     def _frames(self, seconds: float) -> int:
@@ -281,21 +299,3 @@ class SpeechDataModule(lightning.LightningDataModule):
         if dataset is None:
             raise RuntimeError("`setup` must be called before batches are asked for.")
         return dataset
-
-
-def _clean_features(dataset: SpeechDataset) -> Iterator[Tensor]:
-    for index in range(min(_CMVN_UTTERANCES, len(dataset))):
-        try:
-            with single_thread(), torch.no_grad():
-                yield dataset.log_mel(dataset.audio(index))
-        except AudioError:
-            continue  # counted when its batch comes
-
-
-def _check_seconds(max_batch_seconds: float, max_utterance_seconds: float) -> None:
-    if max_batch_seconds <= 0:
-        raise ValueError(f"`max_batch_seconds` must be positive, but is {max_batch_seconds}.")
-    if max_utterance_seconds <= 0:
-        raise ValueError(
-            f"`max_utterance_seconds` must be positive, but is {max_utterance_seconds}."
-        )

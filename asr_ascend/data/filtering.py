@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
+
+from asr_ascend.data.manifest import Utterance
 
 EMPTY_TEXT = "empty text"
 NO_AUDIO = "no audio"
@@ -69,6 +72,35 @@ class Limits:
         return LATTICE_TOO_LARGE if size > self.max_lattice_bytes else None
 
 
+def usable(
+    utterances: Iterable[Utterance],
+    limits: Limits,
+    encode: Callable[[str], list[int]],
+    feature_frames: Callable[[float], int],
+) -> tuple[list[Utterance], list[list[int]], dict[str, int]]:
+    """The utterances within all limits, their targets, and how many of the others by reason.
+
+    Args:
+        utterances: of a manifest.
+        limits: what they must meet.
+        encode: text to token ids.
+        feature_frames: seconds to feature frames.
+    """
+    kept: list[Utterance] = []
+    targets: list[list[int]] = []
+    skipped: Counter[str] = Counter()
+    for utterance in utterances:
+        target = encode(utterance.text)
+        frames = feature_frames(utterance.duration)
+        reason = limits.reason_to_skip(utterance.text, target, utterance.duration, frames)
+        if reason is None:
+            kept.append(utterance)
+            targets.append(target)
+        else:
+            skipped[reason] += 1
+    return kept, targets, dict(skipped)
+
+
 def describe_skipped(skipped: Mapping[str, int]) -> str:
     """ "3 (2 empty text, 1 too long)", the most frequent reason first; "0" for none."""
     if not skipped:
@@ -76,3 +108,13 @@ def describe_skipped(skipped: Mapping[str, int]) -> str:
     ordered = sorted(skipped.items(), key=lambda item: (-item[1], item[0]))
     reasons = ", ".join(f"{count} {reason}" for reason, count in ordered)
     return f"{sum(skipped.values())} ({reasons})"
+
+
+def check_seconds(max_batch_seconds: float, max_utterance_seconds: float) -> None:
+    """Raises ValueError for a bound that is not positive."""
+    if max_batch_seconds <= 0:
+        raise ValueError(f"`max_batch_seconds` must be positive, but is {max_batch_seconds}.")
+    if max_utterance_seconds <= 0:
+        raise ValueError(
+            f"`max_utterance_seconds` must be positive, but is {max_utterance_seconds}."
+        )

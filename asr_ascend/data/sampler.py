@@ -32,8 +32,9 @@ class LatticeCostBatchSampler:
     A batch holds utterances of similar length. Its packed joiner output, sum of
     T * (U + 1) * V * bytes, is at most `max_lattice_bytes`, and its padded audio, longest times
     count, at most `max_batch_seconds`. Every epoch has the same number of batches, and every rank
-    the same share; every utterance occurs once in an epoch. The batches are a pure function of
-    (seed, epoch), the batch of (seed, epoch, index).
+    the same share; every utterance occurs once in an epoch, except for those of `rotation`, of
+    which each epoch has one group. The batches are a pure function of (seed, epoch), the batch of
+    (seed, epoch, index).
 
     The position is that of the loader, which counts the batches that the training loop has taken
     (`consumed`), not those that workers have prefetched.
@@ -48,6 +49,8 @@ class LatticeCostBatchSampler:
         shuffle: False: by length, the same in every epoch.
         rank: this process, in [0, world_size).
         world_size: processes that share the epoch.
+        rotation: groups of indices of `costs` (see `asr_ascend.data.replay`); an index in any of
+            them occurs only in its groups' epochs, as often as the group has it.
 
     Raises:
         ValueError: a bound, `rank` or `world_size` that does not fit, or an utterance that exceeds
@@ -66,6 +69,7 @@ class LatticeCostBatchSampler:
         shuffle: bool = True,
         rank: int = 0,
         world_size: int = 1,
+        rotation: Sequence[Sequence[int]] = (),
     ) -> None:
         if not 0 <= rank < world_size:
             raise ValueError(f"`rank` must be in [0, {world_size - 1}], but is {rank}.")
@@ -80,12 +84,17 @@ class LatticeCostBatchSampler:
         self.shuffle = shuffle
         self.rank = rank
         self.world_size = world_size
+        self.rotation = [list(group) for group in rotation]
+        rotating = {index for group in self.rotation for index in group}
+        self.constant = [index for index in range(len(self.costs)) if index not in rotating]
         self._check_each_fits()
         self.epoch = 0
         self.consumed = 0
         trials = range(_TRIAL_EPOCHS) if shuffle else range(0)
         counts = [len(self._pack(epoch, 1.0)) for epoch in trials]
-        most = max([len(self._pack(0, 0.0)), *counts])
+        # Without jitter the batches depend on the group alone: this many are always enough.
+        groups = range(max(1, len(self.rotation)))
+        most = max([*(len(self._pack(epoch, 0.0)) for epoch in groups), *counts])
         self.num_batches = -(-most // world_size) * world_size
 
     def __len__(self) -> int:
@@ -121,6 +130,11 @@ class LatticeCostBatchSampler:
             len(batches), generator=seeded_generator("batch order", self.seed, epoch)
         )
         return [batches[position] for position in order.tolist()]
+
+    def members(self, epoch: int) -> list[int]:
+        """Indices of the utterances of one epoch over all ranks, before they are shuffled."""
+        group = self.rotation[epoch % len(self.rotation)] if self.rotation else []
+        return self.constant + group
 
     def set_epoch(self, epoch: int) -> None:
         """Moves to the start of another epoch; the current one keeps its position."""
@@ -159,23 +173,28 @@ class LatticeCostBatchSampler:
         """One line with the bounds and what batches come to."""
         batches = self.batches(0)
         largest = max((sum(self.bytes[i] for i in batch) for batch in batches), default=0)
-        hours = sum(cost.seconds for cost in self.costs) / 3600
+        members = self.members(0)
+        hours = sum(self.costs[index].seconds for index in members) / 3600
+        replayed = len(members) - len(self.constant)
+        of_replay = f", {replayed} of them replayed" if self.rotation else ""
         return (
-            f"{len(self.costs)} utterances ({hours:.2f} h) in {self.num_batches} batches an epoch; "
-            f"a batch is at most {self.max_batch_seconds:g} s of padded audio and "
+            f"{len(members)} utterances ({hours:.2f} h{of_replay}) in {self.num_batches} batches "
+            f"an epoch; a batch is at most {self.max_batch_seconds:g} s of padded audio and "
             f"{_mebibytes(self.max_lattice_bytes)} of joiner output "
             f"(largest of the first epoch: {_mebibytes(largest)})"
         )
 
     def _pack(self, epoch: int, jitter: float) -> list[list[int]]:
-        seconds = torch.tensor([cost.seconds for cost in self.costs], dtype=torch.float64)
+        members = self.members(epoch)
+        seconds = torch.tensor([self.costs[i].seconds for i in members], dtype=torch.float64)
         generator = seeded_generator("batch contents", self.seed, epoch)
         shift = torch.rand(len(seconds), generator=generator, dtype=torch.float64) * 2 - 1
         order = torch.argsort(seconds + jitter * _JITTER_SECONDS * shift, stable=True)
         batches: list[list[int]] = []
         longest = 0.0
         total = 0
-        for index in order.tolist():
+        for position in order.tolist():
+            index = members[position]
             longest = max(longest, self.costs[index].seconds)
             total += self.bytes[index]
             padded = longest * (len(batches[-1]) + 1) if batches else 0.0
@@ -201,7 +220,7 @@ class LatticeCostBatchSampler:
 
     def _fingerprint(self) -> str:
         bounds = (self.max_lattice_bytes, self.max_batch_seconds, self.seed, self.shuffle)
-        digest = hashlib.sha256(repr((bounds, self.world_size)).encode())
+        digest = hashlib.sha256(repr((bounds, self.world_size, self.rotation)).encode())
         for cost, size in zip(self.costs, self.bytes, strict=True):
             digest.update(repr((cost.id, cost.seconds, size)).encode())
         return digest.hexdigest()
