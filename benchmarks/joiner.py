@@ -1,0 +1,255 @@
+"""What the fused joiner loss buys: time, memory, the batch that fits, and approximate gradients.
+
+  python benchmarks/joiner.py           all of it, at the documented sizes: tens of minutes
+  python benchmarks/joiner.py speed --shape 2 200 50 5000 --hidden 512 --json joiner.json
+  python benchmarks/joiner.py capacity
+  python benchmarks/joiner.py dropping --checkpoint outputs/demo/checkpoints/last.ckpt
+
+No speed is printed unless value and gradients agree. Peaks are read from the kernel, in a fresh
+process for each figure.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import platform
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import torch
+from torch import Tensor
+
+from asr_ascend.losses import joiner_rnnt_loss, rnnt_loss
+from asr_ascend.models.joiner import packed_cells
+
+GIBIBYTE = 2**30
+FUSED = ("fused", "chunked")
+
+
+class Problem:
+    """Random inputs of one shape, every utterance of full length."""
+
+    def __init__(self, shape: list[int], hidden: int) -> None:
+        B, T, U, V = shape
+        generator = torch.Generator().manual_seed(0)
+
+        def normal(*size: int, scale: float) -> Tensor:
+            return (scale * torch.randn(*size, generator=generator)).requires_grad_()
+
+        self.encoder = normal(B, T, hidden, scale=0.3)
+        self.predictor = normal(B, U + 1, hidden, scale=0.3)
+        self.weight = normal(V, hidden, scale=0.05)
+        self.bias = normal(V, scale=0.1)
+        self.targets = torch.randint(1, V, (B, U), generator=generator)
+        self.frames, self.labels = torch.full((B,), T), torch.full((B,), U)
+
+    @property
+    def inputs(self) -> tuple[Tensor, ...]:
+        return self.encoder, self.predictor, self.weight, self.bias
+
+    @property
+    def indices(self) -> tuple[Tensor, Tensor, Tensor]:
+        return self.targets, self.frames, self.labels
+
+    def packed(self) -> Tensor:
+        """Joiner over packed rows, then `rnnt_loss`."""
+        sample, t, u = packed_cells(self.frames, self.labels + 1)
+        hidden = self.encoder.flatten(0, 1).index_select(0, sample * self.encoder.shape[1] + t)
+        row = sample * self.predictor.shape[1] + u
+        hidden += self.predictor.flatten(0, 1).index_select(0, row)
+        logits = torch.nn.functional.linear(hidden.tanh_(), self.weight, self.bias)
+        return rnnt_loss(logits, *self.indices, blank=0, reuse_logits=True)
+
+    def fused(self) -> Tensor:
+        return joiner_rnnt_loss(*self.inputs, *self.indices, blank=0)
+
+    def chunked(self) -> Tensor:
+        return joiner_rnnt_loss(*self.inputs, *self.indices, blank=0, max_bytes=2**24)
+
+    def torchaudio(self) -> Tensor:
+        from torchaudio.functional import rnnt_loss as torchaudio_loss
+
+        hidden = torch.tanh(self.encoder[:, :, None] + self.predictor[:, None])
+        logits = torch.nn.functional.linear(hidden, self.weight, self.bias)
+        indices = (index.int() for index in self.indices)
+        return torchaudio_loss(logits, *indices, blank=0)
+
+    def step(self, name: str) -> tuple[float, list[Tensor]]:
+        """Forward and backward once: value, and the gradients it left."""
+        for leaf in self.inputs:
+            leaf.grad = None
+        loss = getattr(self, name)()
+        loss.backward()
+        return float(loss.detach()), [leaf.grad for leaf in self.inputs if leaf.grad is not None]
+
+
+def memory(field: str) -> int:
+    """Bytes of a field of /proc/self/status."""
+    status = Path("/proc/self/status").read_text()
+    return 1024 * int(status.split(field + ":")[1].split()[0])
+
+
+def measure_peak(name: str, shape: list[int], hidden: int, from_inputs: bool) -> int:
+    """Peak bytes of a step above what was there after the imports, or with the inputs made."""
+    if name == "torchaudio":
+        import torchaudio.functional  # noqa: F401
+    problem = Problem([1, 2, 1, 8], 8)
+    problem.step(name)  # loads libraries, starts threads
+    before = memory("VmRSS")
+    problem = Problem(shape, hidden)
+    if from_inputs:
+        before = memory("VmRSS")
+    Path("/proc/self/clear_refs").write_text("5")
+    problem.step(name)
+    return memory("VmHWM") - before
+
+
+def peak(name: str, shape: list[int], hidden: int, from_inputs: bool, threads: int) -> int:
+    """`measure_peak` in a process of its own."""
+    case = json.dumps([name, shape, hidden, from_inputs, threads])
+    done = subprocess.run(
+        [sys.executable, __file__, "--measure-peak", case],
+        check=True,
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+    return int(done.stdout)
+
+
+def largest_difference(actual: list[Tensor], expected: list[Tensor]) -> float:
+    """Of any gradient, relative to its own largest component."""
+    return max(
+        float((a - e).abs().max() / e.abs().max()) for a, e in zip(actual, expected, strict=True)
+    )
+
+
+def speed(arguments: argparse.Namespace) -> dict[str, object]:
+    """Joiner and loss apart and in one, interleaved; and the peak memory of each."""
+    problem = Problem(arguments.shape, arguments.hidden)
+    names = ("packed", *FUSED)
+    value, gradients = problem.step("packed")
+    for name in FUSED:
+        other_value, other_gradients = problem.step(name)
+        error = largest_difference(other_gradients, gradients)
+        if abs(other_value - value) > 1e-5 * abs(value) or error > 1e-4:
+            raise SystemExit(f"{name} gives {other_value} for {value}, gradients differ by {error}")
+    seconds: dict[str, list[float]] = {name: [] for name in names}
+    for _ in range(arguments.repeats):
+        for name in names:
+            start = time.perf_counter()
+            problem.step(name)
+            seconds[name].append(time.perf_counter() - start)
+    del problem, gradients, other_gradients
+
+    B, T, U, V = arguments.shape
+    logits = 4 * B * T * (U + 1) * V
+    ratios = {
+        name: sorted(s / p for s, p in zip(seconds[name], seconds["packed"], strict=True))
+        for name in names
+    }
+    print(f"B, T, U, V = {arguments.shape}, H = {arguments.hidden}, {arguments.threads} threads")
+    print(f"{'':8}  median s   to packed (spread)     peak MB  of all logits  of one sample's")
+    rows = {}
+    for name in names:
+        high = peak(name, arguments.shape, arguments.hidden, True, arguments.threads)
+        middle, ratio = sorted(seconds[name]), ratios[name]
+        rows[name] = {"seconds": seconds[name], "peak_bytes": high}
+        print(
+            f"{name:8}  {middle[len(middle) // 2]:8.3f}   {ratio[len(ratio) // 2]:.3f} "
+            f"({ratio[0]:.3f}-{ratio[-1]:.3f})   {high / 1e6:10.0f}  {high / logits:13.3f} "
+            f"{B * high / logits:16.3f}"
+        )
+    return {"shape": arguments.shape, "hidden": arguments.hidden, "results": rows}
+
+
+def capacity(arguments: argparse.Namespace) -> dict[str, object]:
+    """The most utterances of T=500, U=100, V=5000 whose peak stays under a limit."""
+    T, U, V = 500, 100, 5000
+    limit = int(arguments.limit_gib * GIBIBYTE)
+    results: dict[str, object] = {}
+    print(f"utterances of T={T}, U={U}, V={V}, H={arguments.hidden} under {limit / 2**30:.1f} GiB")
+
+    def high(name: str, count: int) -> int:
+        shape = [count, T, U, V]
+        found = peak(name, shape, arguments.hidden, False, arguments.threads)
+        print(f"  {name}: {count} utterances, peak {found / 2**30:.3f} GiB", flush=True)
+        return found
+
+    for name in ("torchaudio", "packed"):
+        count, peaks = 0, []
+        while not peaks or peaks[-1] < limit:
+            count += 1
+            peaks.append(high(name, count))
+        results[name] = {"most": count - 1, "peak_bytes": peaks}
+        print(f"{name}: {count - 1}")
+    for name in FUSED:
+        few, more = arguments.counts
+        low_peak, high_peak = high(name, few), high(name, more)
+        per_utterance = (high_peak - low_peak) / (more - few)
+        most = few + int((limit - low_peak) / per_utterance)
+        results[name] = {
+            "measured": {few: low_peak, more: high_peak},
+            "bytes_per_utterance": per_utterance,
+            "most_extrapolated": most,
+        }
+        print(
+            f"{name}: {per_utterance / 1e6:.2f} MB for each further utterance, so about {most} "
+            f"(extrapolated from {few} and {more})"
+        )
+    return results
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument(
+        "what", nargs="?", default="all", choices=("all", "speed", "capacity", "dropping")
+    )
+    parser.add_argument("--shape", type=int, nargs=4, default=[8, 500, 100, 5000])
+    parser.add_argument("--hidden", type=int, default=512)
+    parser.add_argument("--repeats", type=int, default=3)
+    parser.add_argument("--threads", type=int, default=torch.get_num_threads())
+    parser.add_argument("--limit-gib", type=float, default=4.0)
+    parser.add_argument("--counts", type=int, nargs=2, default=[2, 8], help="of the fused ways")
+    parser.add_argument("--checkpoint", default="outputs/demo/checkpoints/last.ckpt")
+    parser.add_argument("--manifest", default="data/demo/commands.jsonl")
+    parser.add_argument("--snr-db", type=float, default=5.0)
+    parser.add_argument("--utterances", type=int, default=16)
+    parser.add_argument("--plot", default="joiner_dropping.png")
+    parser.add_argument("--json", help="file for all figures")
+    parser.add_argument("--measure-peak", help=argparse.SUPPRESS)
+    arguments = parser.parse_args()
+    if arguments.measure_peak:
+        *case, threads = json.loads(arguments.measure_peak)
+        torch.set_num_threads(threads)
+        print(measure_peak(*case))
+        return
+    torch.set_num_threads(arguments.threads)
+    figures: dict[str, object] = {
+        "torch": torch.__version__,
+        "machine": platform.processor() or platform.machine(),
+        "threads": arguments.threads,
+    }
+    parts: dict[str, Callable[[argparse.Namespace], dict[str, object]]]
+    parts = {"speed": speed, "capacity": capacity, "dropping": dropping}
+    for name, part in parts.items():
+        if arguments.what in ("all", name):
+            figures[name] = part(arguments)
+    if arguments.json:
+        Path(arguments.json).write_text(json.dumps(figures, indent=1) + "\n")
+
+
+def dropping(arguments: argparse.Namespace) -> dict[str, object]:
+    """max_dropped_mass on a trained model: see joiner_dropping.py."""
+    from joiner_dropping import measure
+
+    return measure(arguments)
+
+
+if __name__ == "__main__":
+    main()
