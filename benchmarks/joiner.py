@@ -1,9 +1,9 @@
 """What the fused joiner loss buys: time, memory, the batch that fits, and approximate gradients.
 
-  python benchmarks/joiner.py           all of it, at the documented sizes: tens of minutes
-  python benchmarks/joiner.py speed --shape 2 200 50 5000 --hidden 512 --json joiner.json
-  python benchmarks/joiner.py capacity
-  python benchmarks/joiner.py dropping --checkpoint outputs/demo/checkpoints/last.ckpt
+  python -m benchmarks.joiner           all of it, at the documented sizes: tens of minutes
+  python -m benchmarks.joiner speed --shape 2 200 50 5000 --hidden 512 --json joiner.json
+  python -m benchmarks.joiner capacity
+  python -m benchmarks.joiner dropping --checkpoint outputs/demo/checkpoints/last.ckpt
 
 No speed is printed unless value and gradients agree. Peaks are read from the kernel, in a fresh
 process for each figure.
@@ -112,7 +112,7 @@ def peak(name: str, shape: list[int], hidden: int, from_inputs: bool, threads: i
     """`measure_peak` in a process of its own."""
     case = json.dumps([name, shape, hidden, from_inputs, threads])
     done = subprocess.run(
-        [sys.executable, __file__, "--measure-peak", case],
+        [sys.executable, "-m", "benchmarks.joiner", "--measure-peak", case],
         check=True,
         stdout=subprocess.PIPE,
         text=True,
@@ -246,7 +246,7 @@ def main() -> None:
 
 def dropping(arguments: argparse.Namespace) -> dict[str, object]:
     """max_dropped_mass on a trained model: see joiner_dropping.py."""
-    from joiner_dropping import measure
+    from benchmarks.joiner_dropping import measure
 
     return measure(arguments)
 

@@ -12,14 +12,16 @@ from asr_ascend.losses._joiner_task import Sample, Task, kept_rows
 from asr_ascend.losses.rnnt import rnnt_loss, rnnt_loss_and_grad
 
 
-def costs_sample_by_sample(joiner: Joiner, task: Task, sums: GradientSums | None) -> Tensor:
+def costs_sample_by_sample(
+    joiner: Joiner, task: Task, max_bytes: int, sums: GradientSums | None
+) -> Tensor:
     """Costs (B,), unweighted; adds the gradient of their weighted sum to ``sums`` if there are any.
 
     A sample of weight 0 has cost 0 and is not looked at.
     """
     costs = joiner.encoder.new_zeros(len(task.weights), dtype=joiner.lattice_dtype())
-    groups = list(task.groups(block_rows(joiner.row_bytes())))
-    groups = [group for group in groups if group[0].weight != 0]
+    group_rows = min(block_rows(joiner.row_bytes()), max_bytes // joiner.logits_row_bytes())
+    groups = [group for group in task.groups(group_rows) if group[0].weight != 0]
     buffers = joiner.new_rows(max((_num_rows(group) for group in groups), default=0))
     for group in groups:
         hidden, logits = (buffer[: _num_rows(group)] for buffer in buffers)

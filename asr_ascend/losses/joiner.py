@@ -68,13 +68,14 @@ def joiner_rnnt_loss(
         activation: "tanh" or "relu".
         weights: (B,) float; each sample's cost is multiplied by its weight before the reduction.
             Gets no gradient. 0 leaves a sample out: its cost is 0, even if its logits are NaN.
-        max_dropped_mass: at least 0. Above 0 the gradient is approximate (the value never is): of
-            each sample, the lattice cells with the smallest gradients are left out of the products
-            with hidden activations and weight, as many as have half an L1 norm of
-            ``max_dropped_mass`` together. Half the norm of a cell's gradient is at most its
-            posterior probability of being passed.
-        max_bytes: what one sample's logits may take; None: 4 GiB. A chunk takes 16 MiB at most,
-            but at least one frame.
+        max_dropped_mass: at least 0. Above 0 the gradient is approximate (the value never is): the
+            lattice cells of each sample with the smallest gradients are left out of the products
+            with hidden activations and weight, as many as have a mass of ``max_dropped_mass``
+            together. The mass of a cell is half the L1 norm of the gradient of its logits, which
+            is at most the posterior probability of passing it. So the gradient of a sample's
+            logits changes by at most 2 ``max_dropped_mass`` in L1.
+        max_bytes: what the logits may take at any one time; None: 4 GiB. A chunk takes 16 MiB at
+            most, and one frame at least.
         logits_dtype: what the logits are rounded to; None: the dtype of the product.
 
     Returns:
@@ -139,11 +140,13 @@ def _loss(
     if not torch.is_grad_enabled() or not any(wanted):
         with torch.no_grad():
             if whole:
-                costs = costs_sample_by_sample(joiner, task, sums=None)
+                costs = costs_sample_by_sample(joiner, task, max_bytes, sums=None)
             else:
                 costs = costs_chunk_by_chunk(joiner, task, max_bytes)
     elif whole and reduction != "none":
-        loss: Tensor = _GradientInForward.apply(*inputs, joiner, task, weights, reduction)
+        loss: Tensor = _GradientInForward.apply(
+            *inputs, joiner, task, max_bytes, weights, reduction
+        )
         return loss
     else:
         costs = _Recomputed.apply(*inputs, make_joiner, task, max_bytes)
@@ -171,9 +174,9 @@ class _GradientInForward(torch.autograd.Function):
 
     @staticmethod
     def forward(ctx: Any, *arguments: Any) -> Tensor:
-        *inputs, joiner, task, weights, reduction = arguments
+        *inputs, joiner, task, max_bytes, weights, reduction = arguments
         sums = GradientSums(joiner, Wanted(*ctx.needs_input_grad[:4]))
-        costs = costs_sample_by_sample(joiner, task, sums)
+        costs = costs_sample_by_sample(joiner, task, max_bytes, sums)
         ctx.save_for_backward(*sums.tensors())
         ctx.dtypes = [None if t is None else t.dtype for t in inputs]
         ctx.divisor = max(1, len(costs)) if reduction == "mean" else 1
@@ -188,7 +191,7 @@ class _GradientInForward(torch.autograd.Function):
             None if total is None else (total * scale).to(dtype)
             for total, dtype in zip(ctx.saved_tensors, ctx.dtypes, strict=True)
         )
-        return *grads, None, None, None, None
+        return *grads, *[None] * 5
 
 
 class _Recomputed(torch.autograd.Function):
@@ -216,7 +219,7 @@ class _Recomputed(torch.autograd.Function):
             None if total is None else total.to(given.dtype)
             for total, given in zip(sums.tensors(), inputs, strict=True)
         )
-        return *grads, None, None, None
+        return *grads, *[None] * 3
 
 
 def _refuse_to_make_a_graph() -> None:

@@ -286,14 +286,25 @@ def test_both_ways_are_chosen_as_documented(monkeypatch):
     assert taken == [whole, chunked, whole, chunked, whole, whole, "costs_chunk_by_chunk"]
 
 
-def test_one_buffer_serves_all_samples(monkeypatch):
+@pytest.mark.parametrize(
+    ("block_rows", "budget_rows", "buffer_rows"),
+    [
+        (1000, 1000, 45 + 5 + 4 + 10),  # all samples share the buffer
+        (1000, 50, 50),  # the first two together, the last two
+        (1, 1000, 45),  # one after the other; the largest takes most
+        (1000, 45, 45),
+    ],
+)
+def test_one_buffer_serves_all_samples(monkeypatch, block_rows, budget_rows, buffer_rows):
     allocated = []
     original = _joiner_rows.Joiner.new_rows
-    monkeypatch.setattr(
-        _joiner_rows.Joiner,
-        "new_rows",
-        lambda joiner, count: allocated.append(count) or original(joiner, count),
-    )
-    monkeypatch.setattr(_joiner_rows, "BLOCK_BYTES", 1)
-    fused(make_batch().as_leaves(torch.float32))
-    assert allocated == [45]  # the largest sample's rows
+
+    def spy(joiner, count):
+        allocated.append(count)
+        return original(joiner, count)
+
+    row_bytes = 11 * 4
+    monkeypatch.setattr(_joiner_rows.Joiner, "new_rows", spy)
+    monkeypatch.setattr(_joiner_rows, "BLOCK_BYTES", block_rows * row_bytes)
+    fused(make_batch().as_leaves(torch.float32), max_bytes=budget_rows * row_bytes)
+    assert allocated == [buffer_rows]
