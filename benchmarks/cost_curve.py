@@ -1,0 +1,164 @@
+"""Time per lattice cell of the loss (forward and backward, in place) by batch size and vocabulary.
+
+N, the number of cells, goes from 1e3 to 1e7, V from 32 to 50,000, as far as the logits stay under
+a limit of memory. Beside each time stands the memory floor's in the same seconds.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import statistics
+import sys
+import time
+from collections.abc import Sequence
+from pathlib import Path
+
+import torch
+
+from benchmarks import checks, floor, machine, measuring, tables
+from benchmarks.__main__ import positive
+from benchmarks.cases import Case
+from benchmarks.implementations import IMPLEMENTATIONS, OURS
+
+SCHEMA_VERSION = 1
+ROWS = (10**3, 10**4, 10**5, 10**6, 10**7)
+VOCABS = (32, 128, 500, 2000, 10000, 50000)
+# B, T, U with B * T * (U + 1) = N.
+LATTICES = {
+    10**3: (1, 50, 19),
+    10**4: (1, 200, 49),
+    10**5: (4, 250, 99),
+    10**6: (40, 250, 99),
+    10**7: (400, 250, 99),
+}
+SECONDS = 0.5  # that the repetitions of one point may take
+LEAST, MOST = 3, 30  # repetitions
+
+
+def points(max_bytes: int) -> list[Case]:
+    """Every batch whose logits fit, smallest first."""
+    cases = [
+        Case.uniform(f"{rows} x {vocab}", *LATTICES[rows], vocab)
+        for rows in ROWS
+        for vocab in VOCABS
+    ]
+    return [case for case in cases if case.logits_bytes("packed", torch.float32) <= max_bytes]
+
+
+def measure(case: Case, arena: measuring.Arena) -> dict:
+    """Median nanoseconds per cell of the loss and of the floor, numbers checked."""
+    ours = IMPLEMENTATIONS[OURS]
+    call = ours.prepare(case.indices())
+    small = case.smaller()
+    checks.forget()
+    logits = arena.logits(small, "packed", torch.float32)
+    checks.check(ours, small, *ours.prepare(small.indices())(logits))
+    call(arena.logits(case, "packed", torch.float32))
+
+    times: dict[str, list[float]] = {"loss": [], "floor": []}
+    start = time.perf_counter()
+    while len(times["loss"]) < MOST:
+        if len(times["loss"]) >= LEAST and time.perf_counter() - start > SECONDS:
+            break
+        for name, timed_call in (("floor", floor.run), ("loss", call)):
+            logits = arena.logits(case, "packed", torch.float32)
+            times[name].append(measuring.timed(timed_call, logits))
+    per_cell = {name: statistics.median(values) / case.rows * 1e6 for name, values in times.items()}
+    return {
+        "rows": case.rows,
+        "vocab": case.vocab,
+        "lattice": str(case),
+        "repetitions": len(times["loss"]),
+        "loss_ns_per_cell": per_cell["loss"],
+        "floor_ns_per_cell": per_cell["floor"],
+    }
+
+
+def table(results: dict) -> str:
+    """Nanoseconds per cell: a row per V, a column per N; in brackets the multiple of the floor."""
+    by_place = {(point["rows"], point["vocab"]): point for point in results["points"]}
+    header = ["V", *(f"N = {rows:,}" for rows in ROWS)]
+    rows = [
+        [f"{vocab:,}", *(cell(by_place.get((rows, vocab))) for rows in ROWS)] for vocab in VOCABS
+    ]
+    return tables.aligned(header, rows)
+
+
+def cell(point: dict | None) -> str:
+    if point is None:
+        return "-"
+    ratio = point["loss_ns_per_cell"] / point["floor_ns_per_cell"]
+    return f"{tables.milliseconds(point['loss_ns_per_cell'])} ({tables.multiple(ratio)})"
+
+
+def draw(results: dict, path: Path) -> None:
+    """Time per cell over V, a line per N, with the floor of the largest N."""
+    import matplotlib
+
+    matplotlib.use("Agg")
+    import matplotlib.pyplot as plt
+
+    figure, axes = plt.subplots(figsize=(7, 4.5), layout="constrained")
+    for rows in ROWS:
+        line = [point for point in results["points"] if point["rows"] == rows]
+        if line:
+            vocabs = [point["vocab"] for point in line]
+            times = [point["loss_ns_per_cell"] for point in line]
+            axes.plot(vocabs, times, marker="o", markersize=4, label=f"N = {rows:,}")
+    largest: dict[int, dict] = {point["vocab"]: point for point in results["points"]}
+    floors = [(vocab, point["floor_ns_per_cell"]) for vocab, point in sorted(largest.items())]
+    axes.plot(*zip(*floors, strict=True), color="black", linestyle="--", label="memory floor")
+    axes.set(xscale="log", yscale="log", xlabel="V", ylabel="ns per cell, forward and backward")
+    axes.set_title(f"rnnt_loss in place, float32, threads: {results['threads']}", fontsize="medium")
+    axes.grid(which="major", alpha=0.3)
+    axes.legend(fontsize="small")
+    path.parent.mkdir(parents=True, exist_ok=True)
+    figure.savefig(path, dpi=120)
+    plt.close(figure)
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    parser = argparse.ArgumentParser("python -m benchmarks.cost_curve", description=__doc__)
+    parser.add_argument(
+        "--threads", type=positive, default=torch.get_num_threads(), metavar="N",
+        help="default: %(default)s",
+    )  # fmt: skip
+    parser.add_argument(
+        "--max-gb", type=float, default=2.5, metavar="GB",
+        help="of logits, at most (default: %(default)s)",
+    )  # fmt: skip
+    parser.add_argument("--json", type=Path, metavar="FILE", help="write everything measured there")
+    parser.add_argument("--png", type=Path, metavar="FILE", help="draw the curve there")
+    arguments = parser.parse_args(argv)
+    torch.set_num_threads(arguments.threads)
+    max_bytes = int(arguments.max_gb * 1e9)
+    if 1.2 * max_bytes > machine.available_bytes():
+        free = machine.available_bytes() / 1e9
+        parser.error(f"--max-gb must be well under the {free:.1f} GB that are free.")
+    cases = points(max_bytes)
+    results = {
+        "schema_version": SCHEMA_VERSION,
+        **machine.describe(),
+        "threads": arguments.threads,
+        "max_bytes": max_bytes,
+        "points": [],
+    }
+    arena = measuring.Arena(max(case.logits_bytes("packed", torch.float32) for case in cases))
+    for case in cases:
+        results["points"].append(measure(case, arena))
+        print(f"\r{len(results['points'])}/{len(cases)} points", end="", file=sys.stderr)
+    print(file=sys.stderr)
+    print(tables.machine_line(results), end="\n\n")
+    print(f"ns per cell, {arguments.threads} threads (of the memory floor)", end="\n\n")
+    print(table(results))
+    if arguments.json:
+        arguments.json.parent.mkdir(parents=True, exist_ok=True)
+        arguments.json.write_text(json.dumps(results, indent=1) + "\n")
+    if arguments.png:
+        draw(results, arguments.png)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,132 @@
+"""What a measurement was made on: processor, memory, versions, commit."""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import datetime
+import gc
+import os
+import platform
+import subprocess
+from collections.abc import Callable
+from importlib import metadata
+from pathlib import Path
+from typing import TypeVar
+
+from asr_ascend.losses import _native
+
+REPOSITORY = Path(__file__).resolve().parents[1]
+Argument = TypeVar("Argument")
+Result = TypeVar("Result")
+PACKAGES = ("torch", "torchaudio", "optimized_transducer", "warprnnt_pytorch", "fast_rnnt")
+
+
+def describe() -> dict:
+    """All that a reader of the numbers may ask for; nothing that names the host or its folders."""
+    return {
+        "date": datetime.datetime.now(datetime.timezone.utc).isoformat(timespec="seconds"),
+        "commit": output_of("git", "rev-parse", "HEAD"),
+        "uncommitted_files": uncommitted_files(),
+        "machine": {
+            "processor": processor(),
+            "cores": os.cpu_count(),
+            "memory_bytes": memory_bytes("MemTotal"),
+            "load_average": list(os.getloadavg()),
+            "system": f"{platform.system()} {platform.release()} {platform.machine()}",
+            "instruction_set": _native.library().asr_ascend_isa().decode(),
+        },
+        "versions": {"python": platform.python_version(), **package_versions()},
+    }
+
+
+def package_versions() -> dict[str, str]:
+    """Of what is installed."""
+    found = {}
+    for name in PACKAGES:
+        try:
+            found[name] = metadata.version(name)
+        except metadata.PackageNotFoundError:
+            continue
+    return found
+
+
+def uncommitted_files() -> int | None:
+    """Tracked files that differ from the commit; None outside of a git checkout."""
+    changes = output_of("git", "status", "--porcelain", "--untracked-files=no")
+    return None if changes is None else len(changes.splitlines())
+
+
+def output_of(*command: str) -> str | None:
+    """What a program prints, or None where it is missing or fails."""
+    try:
+        result = subprocess.run(
+            command, capture_output=True, text=True, check=True, timeout=60, cwd=REPOSITORY
+        )
+    except (OSError, subprocess.SubprocessError):
+        return None
+    return result.stdout.strip()
+
+
+def processor() -> str:
+    """The processor's name with its family and model, since clouds blur the name."""
+    try:
+        text = Path("/proc/cpuinfo").read_text()
+    except OSError:
+        return platform.processor() or platform.machine()
+    fields = dict(
+        (part.strip() for part in line.split(":", 1))
+        for line in text.split("\n\n")[0].splitlines()
+        if ":" in line
+    )
+    name = fields.get("model name", platform.machine())
+    known = [f"{key} {fields[key]}" for key in ("cpu family", "model") if key in fields]
+    return f"{name} ({', '.join(known)})" if known else name
+
+
+def memory_bytes(name: str) -> int | None:
+    """A line of /proc/meminfo, such as MemAvailable."""
+    try:
+        text = Path("/proc/meminfo").read_text()
+    except OSError:
+        return None
+    return next(
+        (1024 * int(line.split()[1]) for line in text.splitlines() if line.startswith(name + ":")),
+        None,
+    )
+
+
+def available_bytes() -> int:
+    """Memory that a process may take now: the machine's, or its control group's if less."""
+    limits = [memory_bytes("MemAvailable") or (1 << 62)]
+    group = Path("/sys/fs/cgroup")
+    with contextlib.suppress(OSError, ValueError):  # no control group, or one without a limit
+        fields = dict(line.split() for line in (group / "memory.stat").read_text().splitlines())
+        limits.append(int((group / "memory.max").read_text()) - int(fields.get("anon", 0)))
+    return min(limits)
+
+
+def with_peak_extra_bytes(
+    call: Callable[[Argument], Result], argument: Argument
+) -> tuple[Result, int | None]:
+    """Result of a call, and what it added to the memory of this process at its worst.
+
+    None where there is no Linux to tell.
+    """
+    gc.collect()
+    with contextlib.suppress(OSError, AttributeError):
+        # Memory that was freed and kept would hide what the call takes.
+        ctypes.CDLL(None).malloc_trim(0)
+    try:
+        Path("/proc/self/clear_refs").write_text("5")  # resets the peak
+        before = status_bytes("VmRSS")
+    except OSError:
+        return call(argument), None
+    result = call(argument)
+    return result, max(0, status_bytes("VmHWM") - before)
+
+
+def status_bytes(field: str) -> int:
+    """A line of /proc/self/status."""
+    status = Path("/proc/self/status").read_text()
+    return 1024 * int(status.split(field + ":")[1].split()[0])
