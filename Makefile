@@ -16,7 +16,7 @@ MAKE_NPU_VENV = kernels/emulator/runtime/make_venv.sh $(NPU_VENV) $(PYTHON) $(BI
 export GOMP_SPINCOUNT ?= 10000
 
 .DEFAULT_GOAL := help
-.PHONY: help venv venv-npu test test-all lint format demo wheel clean
+.PHONY: help venv venv-npu test test-all lint format demo bench wheel clean
 
 help: ## list the targets
 	@awk -F':.*## ' '/^[a-z-]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -62,6 +62,12 @@ demo: $(STAMP) ## make a corpus, train, evaluate, transcribe: the main job, on t
 	@$(BIN)/python -m asr_ascend.transcribe wav=outputs/demo/example.wav \
 	  checkpoint=outputs/demo/checkpoints/last.ckpt
 	@echo "Checkpoint: outputs/demo/checkpoints/last.ckpt"
+
+bench: $(STAMP) ## measure the loss beside its peers and fill in the READMEs' tables: ten minutes
+	$(BIN)/python -m benchmarks --json benchmarks/results/loss.json
+	$(BIN)/python -m benchmarks.cost_curve --json benchmarks/results/cost_curve.json \
+	  --png docs/rnnt_loss_cost.png
+	$(BIN)/python -m benchmarks.readme
 
 wheel: $(STAMP) ## build the sdist and the wheel into dist/
 	$(BIN)/python -m build

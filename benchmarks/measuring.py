@@ -231,7 +231,8 @@ def summaries(jobs: list[Job], case: Case, floors: dict[int, list[float]]) -> It
         one = job.implementation
         median = medians[one.name, job.threads]
         own = medians.get((OURS, job.threads))
-        floor_times = floors.get(job.threads)
+        # Where a second thread's start costs more than it saves, one thread is the floor.
+        floor_medians = [statistics.median(t) for n, t in floors.items() if n <= job.threads]
         size = case.logits_bytes(one.layout, one.dtype)
         extra = job.peak_extra_bytes
         yield {
@@ -241,7 +242,7 @@ def summaries(jobs: list[Job], case: Case, floors: dict[int, list[float]]) -> It
             "milliseconds": spread(job.milliseconds),
             "warmed_up": job.warmed_up,
             "ratio_to_ours": median / own if own else None,
-            "ratio_to_floor": median / statistics.median(floor_times) if floor_times else None,
+            "ratio_to_floor": median / min(floor_medians) if floor_medians else None,
             "speed_up": medians[one.name, fewest] / median,
             "peak_extra_bytes": extra,
             "peak_extra_per_logits": None if extra is None else extra / size,

@@ -7,12 +7,13 @@ from collections.abc import Sequence
 from benchmarks.implementations import IMPLEMENTATIONS
 
 LEGEND = """\
-Milliseconds of forward and backward to the gradient by the logits: median (quartiles); repetitions
+Milliseconds of forward and backward to the gradient by the logits: median (quartiles). Repetitions
 are interleaved, after a warm-up, on logits written anew each time. *speed-up*: from the fewest to
-the most threads. *of ours*, *of the floor*: medians as a multiple of "ours, in place" and of the
-memory floor (float32 logits read once with the sum of exp, then once more and overwritten with exp)
-of the same minutes and the most threads. *extra memory*: peak beside the logits, also as a
-multiple of them. *gradient error*: the largest, against float64 on the same logits."""
+the most threads. *of ours*, *of the floor*: with the most threads, as a multiple of "ours, in
+place" and of the memory floor of the same minutes: float32 logits read once to sum exp, then read
+and overwritten with exp (with fewer threads, where that is faster). *extra memory*: peak beside the
+logits, also as a multiple of them. *gradient error*: the largest, against float64 on the same
+logits."""
 
 
 def aligned(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
