@@ -1,4 +1,4 @@
-"""What surrounds a training step: seeds, the log, checkpoints, progress."""
+"""What surrounds a training step: seeds, noise that rises, the log, progress."""
 
 from __future__ import annotations
 
@@ -30,6 +30,7 @@ COLUMNS = (
     "chunk_frames",
     "utterances",
     "tokens",
+    "skipped",
     "valid_cer",
 )
 
@@ -123,6 +124,11 @@ class StepLog(Callback):
         if not math.isnan(cer):
             self._write(trainer, {"valid_cer": cer})
 
+    def skipped(self) -> int:
+        """Utterances of all ranks and epochs that could not be used when their batch came."""
+        with self.path.open(newline="", encoding="utf-8") as stream:
+            return sum(int(row["skipped"] or 0) for row in csv.DictReader(stream))
+
     def _write(self, trainer: Trainer, values: dict[str, Any]) -> None:
         if not trainer.is_global_zero:
             return
@@ -143,74 +149,6 @@ class StepLog(Callback):
                 for row in csv.DictReader(stream)
                 if (row.get("step") or "").isdigit() and int(row["step"]) <= step
             ]
-
-
-class Checkpoints(Callback):
-    """Keeps last.ckpt and the k best by validation CER.
-
-    A step that ends with a validation is saved after it, so that a resumed run repeats neither the
-    step nor the validation.
-
-    Args:
-        folder: where the files are.
-        every_steps: optimiser steps between two writes of last.ckpt.
-        val_every_steps: optimiser steps between two validations.
-        top_k: how many best checkpoints to keep.
-    """
-
-    def __init__(self, folder: Path, every_steps: int, val_every_steps: int, top_k: int) -> None:
-        self.folder = folder
-        self.every_steps = every_steps
-        self.val_every_steps = val_every_steps
-        self.top_k = top_k
-        self.best: list[tuple[float, str]] = []
-        self.saved_step = -1
-
-    def state_dict(self) -> dict[str, Any]:
-        return {"best": [[cer, name] for cer, name in self.best]}
-
-    def load_state_dict(self, state_dict: dict[str, Any]) -> None:
-        self.best = [(float(cer), str(name)) for cer, name in state_dict["best"]]
-
-    def on_train_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
-        self.saved_step = trainer.global_step
-        if not trainer.is_global_zero:
-            return
-        # Half-written files of a run that was killed, and, at a fresh start, the old run's.
-        stale = set(self.folder.glob(".*.ckpt.*"))
-        stale |= set(self.folder.glob("*.ckpt")) if trainer.global_step == 0 else set()
-        for path in stale:
-            path.unlink()
-
-    def on_train_batch_end(
-        self, trainer: Trainer, pl_module: LightningModule, outputs: Any, batch: Any, batch_idx: int
-    ) -> None:
-        step = trainer.global_step
-        validates = trainer.enable_validation and step % self.val_every_steps == 0
-        if step != self.saved_step and step % self.every_steps == 0 and not validates:
-            self._save_last(trainer)
-
-    def on_validation_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
-        cer = float(trainer.callback_metrics["valid_cer"])
-        entry = (cer, f"best-step{trainer.global_step:06d}-cer{100 * cer:.2f}.ckpt")
-        measured = [] if math.isnan(cer) else [entry]
-        ranked = sorted([*self.best, *measured])[: self.top_k]
-        dropped = [name for _, name in self.best if name not in {name for _, name in ranked}]
-        self.best = ranked
-        if entry in ranked:
-            trainer.save_checkpoint(self.folder / entry[1])
-        # Only after the better one is on the disk.
-        for name in dropped:
-            trainer.strategy.remove_checkpoint(self.folder / name)
-        self._save_last(trainer)
-
-    def on_train_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
-        if self.saved_step != trainer.global_step:
-            self._save_last(trainer)
-
-    def _save_last(self, trainer: Trainer) -> None:
-        self.saved_step = trainer.global_step
-        trainer.save_checkpoint(self.folder / "last.ckpt")
 
 
 class StepProgress(Callback):

@@ -97,6 +97,15 @@ def describe(tokenizer: Tokenizer, config: Mapping[str, Any]) -> dict[str, Any]:
     }
 
 
+def model_weights(contents: Mapping[str, Any]) -> dict[str, Any]:
+    """The transducer's part of a checkpoint's state_dict, under the transducer's own names."""
+    return {
+        key.removeprefix(_PREFIX): value
+        for key, value in contents["state_dict"].items()
+        if key.startswith(_PREFIX)
+    }
+
+
 def load_model(path: str | os.PathLike[str]) -> TrainedModel:
     """The transducer of a checkpoint, rebuilt from the config it carries.
 
@@ -107,13 +116,8 @@ def load_model(path: str | os.PathLike[str]) -> TrainedModel:
     own = contents[KEY]
     tokenizer = Tokenizer.from_state_dict(own["tokenizer"])
     model = build_transducer(tokenizer.vocab_size, tokenizer.blank, own["config"]["model"])
-    weights = {
-        key.removeprefix(_PREFIX): value
-        for key, value in contents["state_dict"].items()
-        if key.startswith(_PREFIX)
-    }
     try:
-        model.load_state_dict(weights)
+        model.load_state_dict(model_weights(contents))
     except RuntimeError as error:
         raise CheckpointError(
             f"The weights in {path} don't fit the model that its config describes."

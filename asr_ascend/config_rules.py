@@ -109,6 +109,15 @@ OPTIMIZER = {
     "warmup_steps": integer(0),
     "cosine_last": number(0, 1),
     "final_lr_ratio": number(0, 1),
+    "layer_decay": optional(
+        Rule("a number above 0 and at most 1", lambda v: number(above=0).accepts(v) and v <= 1)
+    ),
+    "lr_factors": optional(
+        Rule(
+            "names of modules, each with a number above 0",
+            lambda v: isinstance(v, dict) and all(number(above=0).accepts(f) for f in v.values()),
+        )
+    ),
 }
 TRAINER = {
     "max_steps": integer(-1),
@@ -128,11 +137,19 @@ TRAINER = {
     "val_chunk_ms": CHUNK_MS,
     "checkpoint_every_steps": integer(1),
     "save_top_k": integer(0),
+    "average_top_k": integer(0),
+    "early_stop_patience": optional(integer(1)),
+    "early_stop_min_delta": number(0),
+    "freeze": optional(list_of(TEXT)),
     "progress_bar": FLAG,
 }
 DATA = {
     "train_manifest": TEXT,
     "valid_manifest": TEXT,
+    "replay_manifest": optional(TEXT),
+    "replay_share": Rule(
+        "a number above 0 and below 1", lambda value: number(above=0).accepts(value) and value < 1
+    ),
     "tokenizer_type": choice("char", "bpe", "unigram"),
     "tokenizer_vocab_size": optional(integer(3)),
     "sample_rate_hz": integer(8000),
@@ -162,17 +179,20 @@ TRAIN = {
     "name": TEXT,
     "seed": integer(0),
     "output_dir": TEXT,
+    "init_from": optional(TEXT),
+    "init_vocabulary": choice("strict", "skip", "extend", "train"),
     "ckpt_path": optional(TEXT),
     "resume": FLAG,
     "force": FLAG,
 }
 EVALUATE = {
     "checkpoint": TEXT,
+    "baseline": optional(TEXT),
     "manifest": PATHS,
     "snr_db": list_of(either(number(), choice("clean"))),
     "chunk_ms": CHUNK_MS,
     "left_chunks": integer(0),
-    "full_context": FLAG,
+    "full_context": optional(FLAG),
     "decoder": choice("greedy", "beam"),
     "beam_width": integer(1),
     "noise_banks": optional(list_of(TEXT)),
@@ -227,7 +247,13 @@ def check(config_name: str, config: Mapping[str, Any]) -> None:
             "`loss.joiner` must be packed where `loss.fused_log_softmax` is false, but is 'fused'."
         )
     _check_model(config["model"])
+    _check_chunks(config["model"], config["trainer"])
     trainer = config["trainer"]
+    if trainer["average_top_k"] > trainer["save_top_k"]:
+        raise ConfigError(
+            f"`trainer.average_top_k` must be at most `trainer.save_top_k` "
+            f"({trainer['save_top_k']}), but is {trainer['average_top_k']}."
+        )
     if trainer["max_steps"] == -1 and trainer["max_epochs"] == -1:
         raise ConfigError(
             "One of `trainer.max_steps` and `trainer.max_epochs` must be set, but both are -1."
@@ -241,6 +267,24 @@ def _check_model(values: Mapping[str, Any]) -> None:
         check_model_config(values)
     except ValueError as error:
         raise ConfigError(str(error)) from error
+
+
+def _check_chunks(model: Mapping[str, Any], trainer: Mapping[str, Any]) -> None:
+    """An Emformer serves the chunks that it is built with, and trains with no others."""
+    if model.get("encoder") != "emformer":
+        return
+    segment, left = model["segment_frames"], model["left_segments"]
+    wanted = {
+        "chunk_frames": ([segment], "model.segment_frames"),
+        "left_chunks": ([left], "model.left_segments"),
+        "val_chunk_ms": (40 * segment, "40 ms times model.segment_frames"),
+    }
+    for key, (value, origin) in wanted.items():
+        if trainer[key] != value:
+            raise ConfigError(
+                f"`trainer.{key}` must be {value} ({origin}) where `model.encoder` is emformer, "
+                f"but is {trainer[key]}."
+            )
 
 
 def _check_group(prefix: str, values: Any, rules: Mapping[str, Rule]) -> None:

@@ -9,8 +9,20 @@ from pathlib import Path
 from typing import Any
 
 PACKAGE = Path(__file__).resolve().parent
-# Evaluation, transcription and reports read a run but don't change it.
-NOT_TRAINING = {"evaluate.py", "transcribe.py", "report.py", "config.py", "config_rules.py"}
+# Evaluation, transcription and reports read a run but don't change it; importers make manifests,
+# which count themselves. Files and folders, relative to the package.
+NOT_TRAINING = (
+    "evaluate.py",
+    "transcribe.py",
+    "plots.py",
+    "report.py",
+    "report_parts.py",
+    "comparison.py",
+    "config.py",
+    "config_rules.py",
+    "data/importing.py",
+    "data/importers/",
+)
 # Where a run lies and how it is shown don't change what comes out of it.
 NOT_RESULTS = {"output_dir", "ckpt_path", "resume", "force"}
 
@@ -28,7 +40,11 @@ def fingerprint(config: Mapping[str, Any], files: Iterable[Path]) -> str:
     digest = hashlib.sha256()
     kept = {key: value for key, value in config.items() if key not in NOT_RESULTS}
     digest.update(json.dumps(kept, sort_keys=True).encode())
-    sources = [path for path in sorted(PACKAGE.rglob("*.py")) if path.name not in NOT_TRAINING]
+    sources = [
+        path
+        for path in sorted(PACKAGE.rglob("*.py"))
+        if not path.relative_to(PACKAGE).as_posix().startswith(NOT_TRAINING)
+    ]
     for path in [*sources, *files]:
         digest.update(path.name.encode())
         digest.update(path.read_bytes() if path.is_file() else b"")

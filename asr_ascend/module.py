@@ -18,6 +18,7 @@ from asr_ascend.data.seeding import stable_seed
 from asr_ascend.decoding import greedy_decode
 from asr_ascend.losses import joiner_rnnt_loss, rnnt_loss
 from asr_ascend.metrics import FRAME_HOP_MS, ErrorCounts, character_errors
+from asr_ascend.parameters import frozen_modules, parameter_groups
 from asr_ascend.schedule import learning_rate_factor
 from asr_ascend.tokenizer import Tokenizer
 
@@ -44,8 +45,17 @@ class TransducerModule(LightningModule):
         self.loss_config = config["loss"]
         self.last_step_metrics: dict[str, Any] = {}
         self.ctc_only_steps = 0
+        self.frozen = frozen_modules(model, config["trainer"]["freeze"])
+        self.train()
         self._valid_errors = ErrorCounts()
         self._reset_sums()
+
+    def train(self, mode: bool = True) -> TransducerModule:
+        """Sets the mode; frozen modules stay as they are in evaluation, without dropout."""
+        super().train(mode)
+        for module in self.frozen:
+            module.eval()
+        return self
 
     def on_fit_start(self) -> None:
         total = int(self.trainer.estimated_stepping_batches)
@@ -180,12 +190,13 @@ class TransducerModule(LightningModule):
                 0.0 if ctc is None else float(ctc.detach()),
                 batch.features.shape[0],
                 int(batch.target_lengths.sum()),
+                sum(batch.num_skipped.values()),
             ],
             dtype=torch.float64,
         )
 
     def _reset_sums(self) -> None:
-        self._sums = torch.zeros(5, dtype=torch.float64)
+        self._sums = torch.zeros(6, dtype=torch.float64)
 
     def on_before_optimizer_step(self, optimizer: torch.optim.Optimizer) -> None:
         """Divides the gradients by what the whole step holds, over accumulation and ranks."""
@@ -193,7 +204,7 @@ class TransducerModule(LightningModule):
         world = self.trainer.world_size
         if world > 1:
             sums = self.trainer.strategy.reduce(sums.to(self.device), reduce_op="sum").cpu()
-        weight, rnnt, ctc, utterances, tokens = sums.tolist()
+        weight, rnnt, ctc, utterances, tokens, skipped = sums.tolist()
         scale = world / max(weight, 1.0)
         for parameter in self.parameters():
             if parameter.grad is not None:
@@ -209,6 +220,7 @@ class TransducerModule(LightningModule):
             "chunk_frames": self.draw_chunk(self.global_step)[0] or 0,
             "utterances": int(utterances),
             "tokens": int(tokens),
+            "skipped": int(skipped),
         }
         self._reset_sums()
 
@@ -250,7 +262,7 @@ class TransducerModule(LightningModule):
         config = self.config["optimizer"]
         total = int(self.trainer.estimated_stepping_batches)
         optimizer = torch.optim.AdamW(
-            self.parameters(),
+            parameter_groups(self.model, config),
             lr=config["lr"],
             betas=tuple(config["betas"]),
             weight_decay=config["weight_decay"],

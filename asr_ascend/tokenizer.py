@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import struct
 from collections.abc import Iterable, Mapping
 from typing import Any
 
@@ -13,6 +14,8 @@ from torch import Tensor
 _FORMAT = 1
 _MODEL_TYPES = ("char", "bpe", "unigram")
 BLANK_PIECE = "<blk>"
+# What sentencepiece writes for a space.
+SPACE_PIECE = "\u2581"
 
 
 class Tokenizer:
@@ -113,6 +116,42 @@ class Tokenizer:
             return BLANK_PIECE
         return self._model.id_to_piece(self._inner(index))
 
+    def unknown_characters(self, text: str) -> list[str]:
+        """Characters of `text` that `encode` can only give as `unk`, each once, in order."""
+        if self.unk not in self.encode(text):
+            return []
+        distinct = dict.fromkeys(text)
+        return [character for character in distinct if self.unk in self.encode(character)]
+
+    def extended(self, characters: Iterable[str]) -> Tokenizer:
+        """A tokenizer that knows more characters; every old piece and `blank` keep their ids.
+
+        The new pieces follow after the old vocabulary, also where blank is its last id. Texts of
+        old characters are encoded as before.
+
+        Args:
+            characters: each becomes a piece; those already known are passed over.
+
+        Raises:
+            ValueError: an entry that is not a single character.
+        """
+        new = []
+        for character in dict.fromkeys(characters):
+            if len(character) != 1:
+                raise ValueError(
+                    f"`characters` must be single characters, but one is '{character}'."
+                )
+            if self.unk in self.encode(character):
+                new.append(SPACE_PIECE if character == " " else character)
+        # A serialised list grows by what is appended: no schema is needed.
+        scores = [self._model.get_score(index) for index in range(self._model.vocab_size())]
+        added = b"".join(_serialised_piece(piece, min(scores) - 1.0) for piece in new)
+        return Tokenizer(self._model_proto + added, self.blank)
+
+    def with_blank(self, blank: int) -> Tokenizer:
+        """The same pieces with blank elsewhere, in [-V, V-1]."""
+        return Tokenizer(self._model_proto, blank)
+
     @property
     def pieces(self) -> list[str]:
         """The V pieces in order of id, ``<blk>`` at `blank`."""
@@ -149,6 +188,13 @@ class Tokenizer:
 
     def _inner(self, index: int) -> int:
         return index - 1 if index > self.blank else index
+
+
+def _serialised_piece(piece: str, score: float) -> bytes:
+    """One entry of sentencepiece's ModelProto.pieces (field 1): piece (1) and score (2)."""
+    text = piece.encode()
+    entry = b"\x0a" + bytes([len(text)]) + text + b"\x15" + struct.pack("<f", score)
+    return b"\x0a" + bytes([len(entry)]) + entry
 
 
 def _train_model(

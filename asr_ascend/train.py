@@ -17,6 +17,7 @@ import logging
 import sys
 import time
 import warnings
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -24,7 +25,7 @@ import torch
 from lightning.pytorch import Callback, Trainer, seed_everything
 from lightning.pytorch.loggers import TensorBoardLogger
 
-from asr_ascend.callbacks import Checkpoints, NoiseRamp, StepLog, StepProgress, StepSeeds
+from asr_ascend.callbacks import NoiseRamp, StepLog, StepProgress, StepSeeds
 from asr_ascend.checkpoint import KEY, AtomicCheckpointIO, CheckpointError, read_checkpoint
 from asr_ascend.config import run_entry
 from asr_ascend.config_rules import ConfigError
@@ -34,6 +35,9 @@ from asr_ascend.data.manifest import ManifestError
 from asr_ascend.fingerprint import fingerprint
 from asr_ascend.models import build_transducer
 from asr_ascend.module import TransducerModule
+from asr_ascend.saving import Checkpoints, EarlyStopping
+from asr_ascend.tokenizer import Tokenizer
+from asr_ascend.warm_start import WarmStart
 
 RUN_FILE = "run.json"
 
@@ -52,13 +56,17 @@ def main(config: dict[str, Any]) -> int:
     if config["trainer"]["num_threads"]:
         torch.set_num_threads(config["trainer"]["num_threads"])
     seed_everything(config["seed"], verbose=False)
-    datamodule = _data(config, print_)
+    start = WarmStart.read(config["init_from"]) if config["init_from"] else None
+    datamodule = _data(config, start, print_)
     tokenizer = datamodule.tokenizer
-    assert tokenizer is not None and datamodule.cmvn is not None
+    assert datamodule.cmvn is not None
     if ckpt_path is not None:
         _check_vocabulary(ckpt_path, tokenizer.pieces)
     model = build_transducer(tokenizer.vocab_size, tokenizer.blank, config["model"])
     model.set_cmvn(datamodule.cmvn.mean, datamodule.cmvn.std)
+    if start is not None:
+        start.load_into(model, tokenizer)
+        config["loss"]["blank"] = tokenizer.blank  # -1 was the last of the checkpoint's vocabulary
     module = TransducerModule(model, tokenizer, config)
     folder.mkdir(parents=True, exist_ok=True)
     _write_json(folder / "config.json", config)
@@ -69,16 +77,33 @@ def main(config: dict[str, Any]) -> int:
     seconds = time.monotonic() - started
     run = {"fingerprint": digest, "finished": True, "steps": trainer.global_step}
     _write_json(folder / RUN_FILE, {**run, "seconds": round(seconds, 1)})
-    took = f"{seconds:.0f} s" if seconds < 120 else f"{seconds / 60:.1f} min"
-    print_(f"{trainer.global_step} steps in {took}: {folder}/checkpoints/last.ckpt")
+    for line in _closing_lines(trainer, folder, seconds):
+        print_(line)
     return 0
 
 
-def _data(config: dict[str, Any], print_: Any) -> SpeechDataModule:
-    """The data module, set up: manifests checked, tokenizer trained, blank's range known."""
-    for key in ("train_manifest", "valid_manifest"):
-        path = Path(config["data"][key])
-        if not path.is_file():
+def _closing_lines(trainer: Trainer, folder: Path, seconds: float) -> list[str]:
+    """What a finished training has to say."""
+    found = {type(callback): callback for callback in trainer.callbacks}  # type: ignore[attr-defined]
+    took = f"{seconds:.0f} s" if seconds < 120 else f"{seconds / 60:.1f} min"
+    lines = [f"{trainer.global_step} steps in {took}: {folder}/checkpoints/last.ckpt"]
+    stopping, averaged = found.get(EarlyStopping), found[Checkpoints].averaged
+    if stopping is not None and stopping.stopped:
+        lines.insert(0, stopping.describe())
+    if averaged:
+        lines.insert(-1, f"{folder}/checkpoints/average.ckpt: the mean of the {len(averaged)} best")
+    skipped = found[StepLog].skipped() if trainer.is_global_zero else 0
+    if skipped:
+        lines.insert(0, f"Skipped as their audio was read, in all epochs: {skipped} utterances")
+    return lines
+
+
+def _data(config: dict[str, Any], start: WarmStart | None, print_: Any) -> SpeechDataModule:
+    """The data module, set up: manifests checked, tokenizer made, blank's range known."""
+    for key in ("train_manifest", "valid_manifest", "replay_manifest"):
+        given = config["data"][key]
+        path = Path(given or "")
+        if given is not None and not path.is_file():
             raise ConfigError(
                 f"`data.{key}` must be a file, but {path} is not there. The embedded corpus is "
                 f"made by: python -m asr_ascend.data.synthesis --out {path.parent}"
@@ -86,14 +111,18 @@ def _data(config: dict[str, Any], print_: Any) -> SpeechDataModule:
     bytes_per_logit = getattr(torch, config["loss"]["dtype"]).itemsize
     try:
         datamodule = SpeechDataModule(
-            **config["data"], blank=config["loss"]["blank"], bytes_per_logit=bytes_per_logit
+            **config["data"],
+            blank=config["loss"]["blank"],
+            bytes_per_logit=bytes_per_logit,
+            tokenizer=partial(start.make_tokenizer, config) if start else None,
+            cmvn=start.cmvn if start else None,
         )
         datamodule.setup("fit")
     except ManifestError:
         raise
     except ValueError as error:
         raise ConfigError(str(error)) from error
-    print_(datamodule.describe())
+    print_("\n".join([datamodule.describe(), *(start.notes if start else [])]))
     return datamodule
 
 
@@ -105,7 +134,9 @@ def build_trainer(config: dict[str, Any], folder: Path, datamodule: SpeechDataMo
         settings["checkpoint_every_steps"],
         settings["val_every_steps"],
         settings["save_top_k"],
+        settings["average_top_k"],
     )
+    patience, min_delta = settings["early_stop_patience"], settings["early_stop_min_delta"]
     assert datamodule.train_dataset is not None
     callbacks: list[Callback] = [
         StepSeeds(config["seed"]),
@@ -113,6 +144,7 @@ def build_trainer(config: dict[str, Any], folder: Path, datamodule: SpeechDataMo
         StepLog(folder / "metrics.csv"),
     ]
     callbacks += [StepProgress()] if settings["progress_bar"] else []
+    callbacks += [] if patience is None else [EarlyStopping(patience, min_delta)]
     return Trainer(
         max_steps=settings["max_steps"],
         max_epochs=settings["max_epochs"],
@@ -139,7 +171,11 @@ def _resume_from(
 ) -> str | None:
     """Checkpoint to go on from, checked; None for a fresh start."""
     if config["ckpt_path"] is not None:
-        read_checkpoint(config["ckpt_path"])
+        if "optimizer_states" not in read_checkpoint(config["ckpt_path"]):
+            raise CheckpointError(
+                f"{config['ckpt_path']} is an average without the optimiser's state, which can't "
+                "be resumed; init_from starts a new run from it."
+            )
         return str(config["ckpt_path"])
     last = folder / "checkpoints" / "last.ckpt"
     if not last.is_file() or run.get("finished"):
@@ -157,8 +193,6 @@ def _resume_from(
 
 
 def _check_vocabulary(ckpt_path: str, pieces: list[str]) -> None:
-    from asr_ascend.tokenizer import Tokenizer
-
     saved = Tokenizer.from_state_dict(read_checkpoint(ckpt_path)[KEY]["tokenizer"]).pieces
     if saved != pieces:
         raise ConfigError(
@@ -168,12 +202,13 @@ def _check_vocabulary(ckpt_path: str, pieces: list[str]) -> None:
 
 
 def _files(config: dict[str, Any]) -> list[Path]:
-    """What the run reads: manifests, and the indices of noise banks and rooms."""
+    """What the run reads: manifests, the indices of noise banks and rooms, a first checkpoint."""
     data = config["data"]
     manifests = [value for key, value in data.items() if key.endswith("_manifest")]
     folders = [*(data["noise_banks"] or []), *(data["valid_noise_banks"] or []), data["rooms_dir"]]
     indices = [Path(folder) / INDEX for folder in folders if folder]
-    return [*(Path(path) for path in manifests if path), *indices]
+    start = [Path(config["init_from"])] if config["init_from"] else []
+    return [*(Path(path) for path in manifests if path), *indices, *start]
 
 
 def _read_run(folder: Path) -> dict[str, Any]:
@@ -205,6 +240,7 @@ def _quiet() -> None:
     for pattern in (
         ".*does not have many workers.*",
         ".*isinstance.*treespec.*",
+        r".*module\(s\) in eval mode.*",
         ".*smaller than the logging.*",
         "(?s).*Grad strides do not match bucket view strides.*",
     ):

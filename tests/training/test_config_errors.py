@@ -14,13 +14,14 @@ LOSS_KEYS = (
     "fused_log_softmax, joiner, normalize_by, reduction, reuse_logits"
 )
 TRAIN_CASES = {
-    "experiment=dmo": "`experiment` has no option 'dmo'; it has demo, smoke.",
+    "experiment=dmo": "`experiment` has no option 'dmo'; it has demo, smoke, substation_base, "
+    "substation_finetune.",
     "loss=ctc": "`loss` has no option 'ctc'; it has rnnt.",
     "loss.clmap=1": f"Unknown key `loss.clmap`; `loss` has {LOSS_KEYS}.",
     "+loss.clmap=1": f"Unknown key `loss.clmap`; `loss` has {LOSS_KEYS}.",
     "~loss.clamp": "`loss.clamp` must be given, but is missing.",
     "colour=red": "Unknown key `colour`; the train config has ckpt_path, data, experiment, force, "
-    "loss, model, name, optimizer, output_dir, resume, seed, trainer.",
+    "init_from, init_vocabulary, loss, model, name, optimizer, output_dir, resume, seed, trainer.",
     "loss.clamp=abc": "`loss.clamp` must be a number, but is 'abc'.",
     "loss.clamp=inf": "`loss.clamp` must be a number, but is inf.",
     "loss.fastemit_lambda=-1": "`loss.fastemit_lambda` must be a number of at least 0, but is -1.",
@@ -50,6 +51,19 @@ TRAIN_CASES = {
     "loss.fused_log_softmax=false": "`loss.joiner` must be packed where `loss.fused_log_softmax` "
     "is false, but is 'fused'.",
     "loss.joiner=lazy": "`loss.joiner` must be one of fused, packed, but is 'lazy'.",
+    "init_vocabulary=new": "`init_vocabulary` must be one of strict, skip, extend, train, but is "
+    "'new'.",
+    "data.replay_share=1": "`data.replay_share` must be a number above 0 and below 1, but is 1.",
+    "optimizer.layer_decay=1.5": "`optimizer.layer_decay` must be a number above 0 and at most "
+    "1 or null, but is 1.5.",
+    "optimizer.lr_factors={encoder: 0}": "`optimizer.lr_factors` must be names of modules, each "
+    "with a number above 0 or null, but is {'encoder': 0}.",
+    "trainer.freeze=encoder": "`trainer.freeze` must be a list of values, each a non-empty string "
+    "or null, but is 'encoder'.",
+    "trainer.average_top_k=4": "`trainer.average_top_k` must be at most `trainer.save_top_k` (3), "
+    "but is 4.",
+    "trainer.early_stop_patience=0": "`trainer.early_stop_patience` must be an integer of at least "
+    "1 or null, but is 0.",
 }
 
 
@@ -66,9 +80,9 @@ EVALUATE_CASES = {
     "330.",
     "snr_db=[loud]": "`snr_db` must be a list of values, each a number or one of clean, but is "
     "['loud'].",
-    "checkpont=a": "Unknown key `checkpont`; the evaluate config has batch_seconds, beam_width, "
-    "checkpoint, chunk_ms, decoder, full_context, left_chunks, manifest, max_utterances, "
-    "noise_banks, noise_kinds, noise_seed, num_threads, out_dir, progress_bar, snr_db, "
+    "checkpont=a": "Unknown key `checkpont`; the evaluate config has baseline, batch_seconds, "
+    "beam_width, checkpoint, chunk_ms, decoder, full_context, left_chunks, manifest, "
+    "max_utterances, noise_banks, noise_kinds, noise_seed, num_threads, out_dir, progress_bar, snr_db, "
     "unseen_noise_kinds, worst.",
 }
 
@@ -136,7 +150,7 @@ def test_help_shows_groups_keys_and_examples(tmp_path):
     assert done.returncode == 0
     for piece in (
         "python -m asr_ascend.train experiment=demo resume=true",
-        "experiment: demo, smoke",
+        "experiment: demo, smoke, substation_base, substation_finetune",
         "reduction: sum",
         "checkpoints/last.ckpt",
     ):

@@ -36,8 +36,8 @@ def test_the_run_folder_holds_what_it_should(tiny_run):
 
 def test_the_best_k_are_kept_by_validation_cer(tiny_run):
     names = sorted(path.name for path in tiny_run.checkpoint.parent.iterdir())
-    assert names == ["best-step000220-cer0.00.ckpt", "last.ckpt"]
-    best, last = (torch.load(tiny_run.checkpoint.parent / n, weights_only=True) for n in names)
+    assert names == ["average.ckpt", "best-step000220-cer0.00.ckpt", "last.ckpt"]
+    _, best, last = (torch.load(tiny_run.checkpoint.parent / n, weights_only=True) for n in names)
     assert best["global_step"] == last["global_step"] == 220
 
 
