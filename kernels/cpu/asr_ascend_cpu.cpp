@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "cpu/best_path.h"
+#include "cpu/huge_pages.h"
 #include "cpu/isa.h"
 #include "cpu/problem.h"
 #include "cpu/thread_pool.h"
@@ -160,6 +161,17 @@ asr_ascend_status CostsAndOccupancies(const SimdKernels& kernels, const Job& job
   return ASR_ASCEND_OK;
 }
 
+// Bytes from the first element of a layout to its last.
+size_t SpanBytes(const asr_ascend_rnnt_problem& problem, const asr_ascend_rnnt_layout& layout,
+                 int64_t rows) {
+  const bool packed = layout.packed_rows >= 0;
+  const int64_t before_last_row = packed ? (rows - 1) * layout.stride_u
+                                         : (problem.batch - 1) * layout.stride_b +
+                                               (layout.padded_t - 1) * layout.stride_t +
+                                               (layout.padded_u1 - 1) * layout.stride_u;
+  return static_cast<size_t>(before_last_row + problem.vocab) * ElementSize(problem.dtype);
+}
+
 // Rows of a padded gradient that belong to no cell become zero.
 void ZeroPadding(const asr_ascend_rnnt_problem& problem, const asr_ascend_rnnt_layout& layout,
                  const CheckedProblem& checked, void* grad) {
@@ -209,6 +221,7 @@ asr_ascend_status Forward(const asr_ascend_rnnt_problem& problem, const void* lo
   Job job = MakeJob(problem, checked, logits);
   std::unique_ptr<double[]> scratch;
   if (state != nullptr) {
+    AdviseHugePages(state, static_cast<size_t>(checked.rows) * ASR_ASCEND_STATE_PLANES * 8);
     job.planes = StatePlanes(state, checked.rows);
   } else {
     scratch.reset(new double[static_cast<size_t>(2 * checked.rows)]);
@@ -245,6 +258,7 @@ asr_ascend_status Backward(const asr_ascend_rnnt_problem& problem, const void* l
   Job job = MakeJob(problem, checked, logits);
   job.planes = StatePlanes(const_cast<double*>(state), checked.rows);  // only read from here on
   job.grad = grad;
+  if (grad != logits) AdviseHugePages(grad, SpanBytes(problem, grad_layout, checked.rows));
   ForRows(kernels->gradient[problem.dtype], job, checked.rows, problem.num_threads);
   if (grad_layout.packed_rows < 0) ZeroPadding(problem, grad_layout, checked, grad);
   return ASR_ASCEND_OK;
