@@ -5,6 +5,7 @@
 
 #include "cpu/simd/exp_log.h"
 #include "cpu/simd/row_cursor.h"
+#include "cpu/simd/row_maximum.h"
 #include "cpu/simd/storage.h"
 
 namespace asr_ascend {
@@ -25,17 +26,13 @@ ASR_ASCEND_SIMD_INLINE int64_t ChunkAt(int64_t k, int64_t vocab) {
   return vocab - k < kChunk ? vocab - k : kChunk;
 }
 
-// The largest of each lane from column k on, as far as no NaN comes by: whoever sums finds it.
+// Sees columns [k, count).
 template <typename T>
-ASR_ASCEND_SIMD_INLINE typename Storage<T>::Vec LargestOf(const T* x, int64_t k, int64_t count,
-                                                          typename Storage<T>::Vec largest) {
-  using S = Storage<T>;
-  constexpr int kLanes = S::kLanes;
-  for (; k + kLanes <= count; k += kLanes) largest = Max(largest, S::Load(x + k));
-  if (k < count) {
-    largest = Max(largest, S::LoadPartial(x + k, (int)(count - k), -__builtin_inff()));
-  }
-  return largest;
+ASR_ASCEND_SIMD_INLINE void SeeColumns(const T* x, int64_t k, int64_t count,
+                                       RowMaximum<T>* largest) {
+  constexpr int kStep = RowMaximum<T>::kStep;
+  for (; k + kStep <= count; k += kStep) largest->See(x + k);
+  if (k < count) largest->SeePartial(x + k, (int)(count - k));
 }
 
 // The sum of exp(x - shift) over a chunk. Meanwhile the next chunk comes in for its maximum, so
@@ -43,28 +40,31 @@ ASR_ASCEND_SIMD_INLINE typename Storage<T>::Vec LargestOf(const T* x, int64_t k,
 template <typename T>
 ASR_ASCEND_SIMD_INLINE double SumOfExp(const T* x, int64_t count, typename Storage<T>::Vec shift,
                                        const T* next, int64_t next_count,
-                                       typename Storage<T>::Vec* next_largest) {
+                                       RowMaximum<T>* next_largest) {
   using S = Storage<T>;
   using Vec = typename S::Vec;
   constexpr int kLanes = S::kLanes;
+  constexpr int kStep = RowMaximum<T>::kStep;
   const int64_t both = count < next_count ? count : next_count;
   Vec sum0 = {}, sum1 = {}, sum2 = {}, sum3 = {};
-  Vec largest0 = Fill((typename S::Scalar) - __builtin_inff()), largest1 = largest0;
+  RowMaximum<T> largest[2] = {RowMaximum<T>::Lowest(), RowMaximum<T>::Lowest()};
   int64_t k = 0;
   for (; k + 4 * kLanes <= both; k += 4 * kLanes) {
-    largest0 = Max(largest0, S::Load(next + k));
-    sum0 += TermOfSum(S::Load(x + k) - shift);
-    largest1 = Max(largest1, S::Load(next + k + kLanes));
-    sum1 += TermOfSum(S::Load(x + k + kLanes) - shift);
-    largest0 = Max(largest0, S::Load(next + k + 2 * kLanes));
-    sum2 += TermOfSum(S::Load(x + k + 2 * kLanes) - shift);
-    largest1 = Max(largest1, S::Load(next + k + 3 * kLanes));
-    sum3 += TermOfSum(S::Load(x + k + 3 * kLanes) - shift);
+    for (int i = 0; i < 4 * kLanes / kStep; ++i) largest[i % 2].See(next + k + i * kStep);
+    const VecPair<Vec> x01 = LoadPair(x + k);
+    const VecPair<Vec> x23 = LoadPair(x + k + 2 * kLanes);
+    sum0 += TermOfSum(x01.first - shift);
+    sum1 += TermOfSum(x01.second - shift);
+    sum2 += TermOfSum(x23.first - shift);
+    sum3 += TermOfSum(x23.second - shift);
   }
-  *next_largest = LargestOf(next, k, next_count, Max(largest0, largest1));
+  largest[0].Join(largest[1]);
+  SeeColumns(next, k, next_count, &largest[0]);
+  *next_largest = largest[0];
   for (; k + 2 * kLanes <= count; k += 2 * kLanes) {
-    sum0 += TermOfSum(S::Load(x + k) - shift);
-    sum1 += TermOfSum(S::Load(x + k + kLanes) - shift);
+    const VecPair<Vec> x01 = LoadPair(x + k);
+    sum0 += TermOfSum(x01.first - shift);
+    sum1 += TermOfSum(x01.second - shift);
   }
   if (k + kLanes <= count) {
     sum2 += TermOfSum(S::Load(x + k) - shift);
@@ -83,13 +83,14 @@ struct RowSummer {
   using Scalar = typename S::Scalar;
   using Vec = typename S::Vec;
   int64_t vocab;
-  Vec largest;   // of the first chunk of the row that comes next
-  Scalar shift;  // of the last row, whose sum of exponentials is sum * exp(shift)
+  RowMaximum<T> largest;  // of the first chunk of the row that comes next
+  Scalar shift;           // of the last row, whose sum of exponentials is sum * exp(shift)
   double sum;
 
   ASR_ASCEND_SIMD_INLINE RowSummer StartAt(const T* row, int64_t vocab) {
-    const Vec lowest = Fill((Scalar)-__builtin_inff());
-    return RowSummer{vocab, LargestOf(row, 0, ChunkAt(0, vocab), lowest), 0, 0.0};
+    RowSummer summer = {vocab, RowMaximum<T>::Lowest(), 0, 0.0};
+    SeeColumns(row, 0, ChunkAt(0, vocab), &summer.largest);
+    return summer;
   }
 
   // next: the row after this one, null after the last.
@@ -99,7 +100,7 @@ struct RowSummer {
     sum = 0.0;
     int64_t k = 0;
     do {
-      const Scalar chunk_shift = LargestLane(largest);
+      const Scalar chunk_shift = largest.Value();
       if (chunk_shift > shift) {
         if (sum > 0.0) sum *= Exp(Fill((double)shift - (double)chunk_shift))[0];
         shift = chunk_shift;
@@ -233,14 +234,14 @@ ASR_ASCEND_SIMD_INLINE void GradientRow(const T* x, T* out, int64_t vocab,
   constexpr int kLanes = S::kLanes;
   int64_t k = 0;
   for (; k + 4 * kLanes <= vocab; k += 4 * kLanes) {
-    const Vec g0 = gradient(S::Load(x + k));
-    const Vec g1 = gradient(S::Load(x + k + kLanes));
-    const Vec g2 = gradient(S::Load(x + k + 2 * kLanes));
-    const Vec g3 = gradient(S::Load(x + k + 3 * kLanes));
-    S::Store(out + k, g0);
-    S::Store(out + k + kLanes, g1);
-    S::Store(out + k + 2 * kLanes, g2);
-    S::Store(out + k + 3 * kLanes, g3);
+    const VecPair<Vec> x01 = LoadPair(x + k);
+    const VecPair<Vec> x23 = LoadPair(x + k + 2 * kLanes);
+    StorePair(out + k, {gradient(x01.first), gradient(x01.second)});
+    StorePair(out + k + 2 * kLanes, {gradient(x23.first), gradient(x23.second)});
+  }
+  for (; k + 2 * kLanes <= vocab; k += 2 * kLanes) {
+    const VecPair<Vec> x01 = LoadPair(x + k);
+    StorePair(out + k, {gradient(x01.first), gradient(x01.second)});
   }
   for (; k + kLanes <= vocab; k += kLanes) S::Store(out + k, gradient(S::Load(x + k)));
   if (k < vocab) {

@@ -41,6 +41,7 @@ typedef float F32 __attribute__((vector_size(ASR_ASCEND_SIMD_BYTES)));
 typedef int32_t I32 __attribute__((vector_size(ASR_ASCEND_SIMD_BYTES)));
 typedef uint32_t U32 __attribute__((vector_size(ASR_ASCEND_SIMD_BYTES)));
 typedef uint16_t U16 __attribute__((vector_size(ASR_ASCEND_SIMD_BYTES / 2)));
+typedef int16_t I16 __attribute__((vector_size(ASR_ASCEND_SIMD_BYTES)));
 typedef double F64 __attribute__((vector_size(ASR_ASCEND_SIMD_BYTES)));
 typedef int64_t I64 __attribute__((vector_size(ASR_ASCEND_SIMD_BYTES)));
 typedef uint64_t U64 __attribute__((vector_size(ASR_ASCEND_SIMD_BYTES)));
@@ -72,6 +73,16 @@ ASR_ASCEND_SIMD_INLINE F32 Min(F32 bound, F32 x) { return bound < x ? bound : x;
 ASR_ASCEND_SIMD_INLINE F64 Max(F64 bound, F64 x) { return bound > x ? bound : x; }
 ASR_ASCEND_SIMD_INLINE F64 Min(F64 bound, F64 x) { return bound < x ? bound : x; }
 #endif
+
+ASR_ASCEND_SIMD_INLINE I16 Max(I16 a, I16 b) {
+#if defined(ASR_ASCEND_SIMD_AVX512)
+  return (I16)_mm512_max_epi16((__m512i)a, (__m512i)b);
+#elif defined(ASR_ASCEND_SIMD_AVX2)
+  return (I16)_mm256_max_epi16((__m256i)a, (__m256i)b);
+#else
+  return a > b ? a : b;
+#endif
+}
 
 // Pairwise sums of the lanes.
 ASR_ASCEND_SIMD_INLINE float Sum(F32 x) {
@@ -107,6 +118,26 @@ ASR_ASCEND_SIMD_INLINE float LargestLane(F32 x) {
 #else
   float largest = x[0];
   for (int i = 1; i < kF32Lanes; ++i) largest = largest > x[i] ? largest : x[i];
+  return largest;
+#endif
+}
+
+ASR_ASCEND_SIMD_INLINE int16_t LargestLane(I16 x) {
+#if defined(ASR_ASCEND_SIMD_AVX512) || defined(ASR_ASCEND_SIMD_AVX2)
+#if defined(ASR_ASCEND_SIMD_AVX512)
+  const __m256i half = _mm256_max_epi16(_mm512_castsi512_si256((__m512i)x),
+                                        _mm512_extracti64x4_epi64((__m512i)x, 1));
+#else
+  const __m256i half = (__m256i)x;
+#endif
+  const __m128i quarter =
+      _mm_max_epi16(_mm256_castsi256_si128(half), _mm256_extracti128_si256(half, 1));
+  // The one horizontal instruction there is finds the smallest unsigned number.
+  const __m128i turn = _mm_set1_epi16(0x7fff);
+  return (int16_t)(0x7fff ^ _mm_extract_epi16(_mm_minpos_epu16(_mm_xor_si128(quarter, turn)), 0));
+#else
+  int16_t largest = x[0];
+  for (int i = 1; i < ASR_ASCEND_SIMD_BYTES / 2; ++i) largest = largest > x[i] ? largest : x[i];
   return largest;
 #endif
 }

@@ -8,10 +8,12 @@ namespace asr_ascend {
 namespace ASR_ASCEND_SIMD_NAMESPACE {
 
 struct Half {
+  static constexpr int16_t kMinusInfinity = (int16_t)0xfc00;
   uint16_t bits;
 };
 
 struct BFloat16 {
+  static constexpr int16_t kMinusInfinity = (int16_t)0xff80;
   uint16_t bits;
 };
 
@@ -64,11 +66,21 @@ ASR_ASCEND_SIMD_INLINE F32 BFloat16ToF32(U16 bits) {
   return (F32)(__builtin_convertvector(bits, U32) << 16);
 }
 
-ASR_ASCEND_SIMD_INLINE U16 F32ToBFloat16(F32 x) {
+// bfloat16 in the upper half of each number; what is below is to be dropped. NaNs come out as NaNs
+// as long as the upper seven bits of what is below are not all ones.
+ASR_ASCEND_SIMD_INLINE U32 RoundedToBFloat16(F32 x) {
   const U32 bits = (U32)x;
-  const U32 rounded = (bits + 0x7fffu + ((bits >> 16) & 1u)) >> 16;
-  const U32 quiet = (bits >> 16) | 0x40u;
-  return __builtin_convertvector((bits & 0x7fffffffu) > 0x7f800000u ? quiet : rounded, U16);
+  return bits + 0x7fffu + ((bits >> 16) & 1u);
+}
+
+ASR_ASCEND_SIMD_INLINE U16 F32ToBFloat16(F32 x) {
+  const U32 quiet = (U32)x | 0x400000u;
+  const U32 upper = (x == x ? RoundedToBFloat16(x) : quiet) >> 16;
+#if defined(ASR_ASCEND_SIMD_AVX512)
+  return (U16)_mm512_cvtepi32_epi16((__m512i)upper);
+#else
+  return __builtin_convertvector(upper, U16);
+#endif
 }
 
 ASR_ASCEND_SIMD_INLINE U16 LoadBits(const void* p) {
@@ -89,7 +101,9 @@ ASR_ASCEND_SIMD_INLINE U16 LoadBitsPartial(const uint16_t* p, int count) {
 
 ASR_ASCEND_SIMD_INLINE void StoreBitsPartial(uint16_t* p, U16 bits, int count) {
 #if defined(ASR_ASCEND_SIMD_AVX512)
-  _mm256_mask_storeu_epi16(p, (__mmask16)((1u << count) - 1u), (__m256i)bits);
+  // Masks of 32-bit lanes: stores under a mask of 16-bit lanes are many times slower on Zen 4.
+  _mm256_mask_storeu_epi32(p, (__mmask8)((1u << (count / 2)) - 1u), (__m256i)bits);
+  if (count % 2 != 0) p[count - 1] = bits[count - 1];
 #else
   for (int i = 0; i < count; ++i) p[i] = bits[i];
 #endif
@@ -104,10 +118,28 @@ ASR_ASCEND_SIMD_INLINE __m256i LaneMask64(int count) {
 }
 #endif
 
+// Two vectors of one stretch of memory.
+template <typename Vec>
+struct VecPair {
+  Vec first;
+  Vec second;
+};
+
 // Storage<T>: Vec and kLanes of T in registers; whole and partial loads and stores. A partial one
 // touches only the first `count` elements, 0 < count < kLanes; lanes past them are `rest`.
 template <typename T>
 struct Storage;
+
+// 2 kLanes elements, in the order that comes cheapest, the same for load and store.
+template <typename T>
+ASR_ASCEND_SIMD_INLINE VecPair<typename Storage<T>::Vec> LoadPair(const T* p) {
+  return {Storage<T>::Load(p), Storage<T>::Load(p + Storage<T>::kLanes)};
+}
+template <typename T>
+ASR_ASCEND_SIMD_INLINE void StorePair(T* p, const VecPair<typename Storage<T>::Vec>& x) {
+  Storage<T>::Store(p, x.first);
+  Storage<T>::Store(p + Storage<T>::kLanes, x.second);
+}
 
 template <>
 struct Storage<float> {
@@ -206,8 +238,8 @@ struct Storage<Half> {
   ASR_ASCEND_SIMD_INLINE void StorePartial(Half* p, Vec x, int count) {
     StoreBitsPartial(&p->bits, F32ToHalf(x), count);
   }
-  ASR_ASCEND_SIMD_INLINE double Get(const Half* p) { return LoadPartial(p, 1, 0.0f)[0]; }
-  ASR_ASCEND_SIMD_INLINE void Put(Half* p, double x) { StorePartial(p, Fill((float)x), 1); }
+  ASR_ASCEND_SIMD_INLINE double Get(const Half* p) { return HalfToF32(U16{p->bits})[0]; }
+  ASR_ASCEND_SIMD_INLINE void Put(Half* p, double x) { p->bits = F32ToHalf(Fill((float)x))[0]; }
 
   ASR_ASCEND_SIMD_INLINE Vec KeepFirst(Vec x, int count, float rest) {
 #if defined(ASR_ASCEND_SIMD_AVX512)
@@ -238,9 +270,25 @@ struct Storage<BFloat16> {
   ASR_ASCEND_SIMD_INLINE void StorePartial(BFloat16* p, Vec x, int count) {
     StoreBitsPartial(&p->bits, F32ToBFloat16(x), count);
   }
-  ASR_ASCEND_SIMD_INLINE double Get(const BFloat16* p) { return LoadPartial(p, 1, 0.0f)[0]; }
-  ASR_ASCEND_SIMD_INLINE void Put(BFloat16* p, double x) { StorePartial(p, Fill((float)x), 1); }
+  ASR_ASCEND_SIMD_INLINE double Get(const BFloat16* p) { return BFloat16ToF32(U16{p->bits})[0]; }
+  ASR_ASCEND_SIMD_INLINE void Put(BFloat16* p, double x) {
+    p->bits = F32ToBFloat16(Fill((float)x))[0];
+  }
 };
+
+#if __BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__
+// The even and the odd elements: each is the upper half of a float where it lies, or 16 bits off.
+ASR_ASCEND_SIMD_INLINE VecPair<F32> LoadPair(const BFloat16* p) {
+  U32 both;
+  memcpy(&both, p, sizeof(both));
+  return {(F32)(both << 16), (F32)(both & 0xffff0000u)};
+}
+// A NaN is what arithmetic made of a bfloat16 or of nothing: its lower half is zero.
+ASR_ASCEND_SIMD_INLINE void StorePair(BFloat16* p, const VecPair<F32>& x) {
+  const U32 both = (RoundedToBFloat16(x.first) >> 16) | (RoundedToBFloat16(x.second) & 0xffff0000u);
+  memcpy(p, &both, sizeof(both));
+}
+#endif
 
 }  // namespace ASR_ASCEND_SIMD_NAMESPACE
 }  // namespace asr_ascend
