@@ -17,12 +17,13 @@
 namespace asr_ascend {
 namespace {
 
-// Logits in one task, and logits that are worth one more thread.
+// Logits in one task, and logits that are worth one more thread: a tenth of a millisecond of work,
+// which is what waking a thread can cost.
 constexpr int64_t kTaskElements = 64 * 1024;
-constexpr int64_t kThreadElements = 32 * 1024;
+constexpr int64_t kThreadElements = 256 * 1024;
 // The same for lattice cells.
 constexpr int64_t kTaskCells = 8 * 1024;
-constexpr int64_t kThreadCells = 2 * 1024;
+constexpr int64_t kThreadCells = 4 * 1024;
 
 constexpr double kCrossCheckTolerance = 1e-6;
 

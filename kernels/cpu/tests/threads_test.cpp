@@ -22,7 +22,8 @@ Case LargeCase(int dtype, bool packed) {
   CaseOptions options;
   options.dtype = dtype;
   options.packed = packed;
-  return MakeCase(options, 131, 5, {60, 17, 70, 44}, {18, 30, 13, 0}, 21);
+  // More than a million logits and ten thousand cells: enough for several threads in every stage.
+  return MakeCase(options, 131, 5, {110, 50, 130, 90}, {28, 40, 26, 0}, 21);
 }
 
 Outcome RunOn(Case c, int64_t num_threads) {
