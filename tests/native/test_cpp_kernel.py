@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import ctypes
-import importlib.util
-import os
 import re
 import shutil
 import subprocess
@@ -12,46 +10,14 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
+import native_build
 import pytest
+from native_build import build, cmake_tool, run
 
-KERNELS = Path(__file__).parents[2] / "kernels"
 PER_ISA_TESTS = ("best_path_test", "loss_test", "hostile_test", "threads_test", "exp_test")
 AARCH64_COMPILER = "aarch64-linux-gnu-g++"
 AARCH64_EMULATOR = "qemu-aarch64"
 AARCH64_SYSROOT = "/usr/aarch64-linux-gnu"
-
-
-def cmake_tool(name: str) -> str:
-    """Path of cmake or ctest: from PATH, or from the `cmake` Python package."""
-    found = shutil.which(name) or shutil.which(name, path=str(Path(sys.executable).parent))
-    if found is None and importlib.util.find_spec("cmake") is not None:
-        import cmake
-
-        found = shutil.which(name, path=cmake.CMAKE_BIN_DIR)
-    if found is None:
-        pytest.skip(f"no {name} on PATH or in the Python package cmake")
-    return found
-
-
-def run(command: Sequence[str | Path], **environment: str) -> str:
-    """What the command prints; a failure of it fails the test with its output."""
-    finished = subprocess.run(
-        command,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        text=True,
-        env={**os.environ, **environment},
-        check=False,
-    )
-    assert finished.returncode == 0, f"{command} failed:\n{finished.stdout[-6000:]}"
-    return finished.stdout
-
-
-def build(build_dir: Path, *options: str) -> None:
-    generator = ["-G", "Ninja"] if shutil.which("ninja") else []
-    configure = [cmake_tool("cmake"), "-S", KERNELS, "-B", build_dir, *generator]
-    run([*configure, "-DASR_ASCEND_BUILD_TESTS=ON", *options])
-    run([cmake_tool("cmake"), "--build", build_dir, "--parallel", "2"])
 
 
 def run_ctest(build_dir: Path, **environment: str) -> dict[str, str]:
@@ -68,10 +34,7 @@ def expected_tests(isas: Sequence[str]) -> set[str]:
 
 @pytest.fixture(scope="module")
 def host_compiler() -> str:
-    for name in (os.environ.get("CXX"), "c++", "g++", "clang++"):
-        if name and shutil.which(name):
-            return name
-    pytest.skip("no C++ compiler on PATH")
+    return native_build.host_compiler()
 
 
 @pytest.fixture(scope="module")
@@ -92,6 +55,15 @@ def test_cpp_tests_pass_for_every_instruction_set(built: Path) -> None:
     passed = {name for name, result in results.items() if result == "Passed"}
     assert passed == expected_tests(runnable_isas(built / "libasr_ascend_cpu.so"))
     assert "Failed" not in results.values()
+
+
+@pytest.mark.slow
+def test_exp_of_every_float(built: Path) -> None:
+    """The bounds of the exps over all 2**32 floats, where the test above takes every 499th."""
+    for isa in runnable_isas(built / "libasr_ascend_cpu.so"):
+        program = built / "cpu" / "tests" / f"exp_test_{isa}"
+        output = run([program], ASR_ASCEND_TEST_EVERY_FLOAT="1")
+        assert "exp of float" in output and "term of a sum" in output
 
 
 def sanitizer_works(compiler: str, directory: Path) -> bool:

@@ -38,6 +38,13 @@ double ErrorInUlp(double got, long double truth) {
   return static_cast<double>(std::fabs(got - truth) / ulp);
 }
 
+// Quick where the answer is obvious, as it is for most floats.
+double TrueExp(double x) {
+  if (std::fabs(x) < 0x1p-30) return 1.0 + x;
+  if (x < -170.0) return 0.0;
+  return x > 90.0 ? INFINITY : std::exp(x);
+}
+
 // Calls check(x, y = f(x)) for floats of both signs, denormals, infinities and NaN among them: all
 // of them if asked to by ASR_ASCEND_TEST_EVERY_FLOAT, else one in 499.
 template <typename Function, typename Check>
@@ -72,7 +79,7 @@ void ExpOfFloat() {
               if (std::isnan(x)) {
                 CHECK(std::isnan(y), "exp(NaN) is %g", double(y));
               } else {
-                worst.Show(ErrorInUlp(y, std::exp(double(x))), x);
+                worst.Show(ErrorInUlp(y, TrueExp(x)), x);
               }
             });
   std::printf("exp of float: %.3f ulp at %.9g\n", worst.error, worst.at);
@@ -102,7 +109,7 @@ void TermsOfSums() {
               if (std::isnan(x)) {
                 CHECK(std::isnan(y), "exp(NaN) is %g", double(y));
               } else if (x >= -60.0f && x <= 0.0f) {
-                near.Show(ErrorInUlp(y, std::exp(double(x))) / AllowedUlp(x), x);
+                near.Show(ErrorInUlp(y, TrueExp(x)) / AllowedUlp(x), x);
               } else if (x < -60.0f) {
                 CHECK(y >= 0.0f, "%g at %g", double(y), double(x));
                 far.Show(y, x);
@@ -129,9 +136,10 @@ void ScaledExps() {
                   return;
                 }
                 const double x = std::min(20.0, double(given));
-                const double truth = double(factor) * std::exp(x);
+                const double exp = TrueExp(x);
+                const double truth = double(factor) * exp;
                 const double ulp = std::max(std::fabs(truth) * 0x1p-24, 0x1p-149);
-                const double rounding = 0x1p-149 * (std::fabs(double(factor)) + std::exp(x)) / ulp;
+                const double rounding = 0x1p-149 * (std::fabs(double(factor)) + exp) / ulp;
                 worst.Show(ErrorInUlp(y, truth) / (AllowedUlp(x) + rounding), x);
               });
     std::printf("%g times exp: %.3f of what is allowed, at %.9g\n", double(factor), worst.error,
