@@ -96,6 +96,8 @@ struct RowSummer {
   // next: the row after this one, null after the last.
   __attribute__((always_inline)) void Take(const T* row, const T* next) {
     constexpr Scalar kLowest = (Scalar)-__builtin_inff();
+    constexpr Scalar kMostNegative =
+        sizeof(Scalar) == 4 ? (Scalar)-0x1.fffffep127 : (Scalar)-0x1.fffffffffffffp1023;
     shift = kLowest;
     sum = 0.0;
     int64_t k = 0;
@@ -111,8 +113,8 @@ struct RowSummer {
       const bool is_last = k == vocab;
       const T* ahead = is_last ? next : row + k;
       const int64_t ahead_count = ahead == nullptr ? 0 : ChunkAt(is_last ? 0 : k, vocab);
-      // A chunk of nothing but -inf adds nothing.
-      const Vec from = Fill(shift == kLowest ? (Scalar)0.0 : shift);
+      // Finite for a chunk of nothing but -inf, which adds nothing.
+      const Vec from = Max(Fill(kMostNegative), Fill(shift));
       sum += SumOfExp(x, count, from, ahead, ahead_count, &largest);
     } while (k < vocab);
   }
