@@ -166,7 +166,7 @@ ASR_ASCEND_SIMD_INLINE F32 TermOfSum(F32 x) {
   const U32 bits = (U32)shifted;
   const F32 power = (F32)(FractionPower(bits) + (bits << (23 - kFractionBits)));
 #if defined(ASR_ASCEND_SIMD_AVX512)
-  const F32 q = r * 0.50000077f + 1.0000147f;
+  const F32 q = (r * 0.16666667f + 0.500004f) * r + 1.0f;
 #else
   const F32 q = (r * 0.16664298f + 0.5000648f) * r + 1.0f;
 #endif
