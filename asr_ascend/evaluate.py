@@ -24,6 +24,7 @@ from torch.nn.utils.rnn import pad_sequence
 
 from asr_ascend import report
 from asr_ascend.checkpoint import CheckpointError, TrainedModel, load_model
+from asr_ascend.chunks import evaluation_chunks
 from asr_ascend.config import run_entry
 from asr_ascend.config_rules import ConfigError
 from asr_ascend.data.audio import AudioError, load_utterance
@@ -42,7 +43,7 @@ from asr_ascend.data.noise import (
 from asr_ascend.data.seeding import seeded_generator
 from asr_ascend.decoding import Hypothesis, greedy_decode
 from asr_ascend.decoding.beam import beam_decode
-from asr_ascend.metrics import FRAME_HOP_MS, EmissionDelays, character_errors, emission_delays
+from asr_ascend.metrics import EmissionDelays, character_errors, emission_delays
 
 SAMPLE_RATE_HZ = 16000
 EXAMPLE_SNR_DB = 5.0
@@ -121,13 +122,10 @@ def decode_all(
     trained: TrainedModel, spoken: Sequence[Spoken], config: dict[str, Any]
 ) -> list[report.Decoded]:
     """Every utterance at every SNR, streaming and, if asked for, with full context."""
-    streams = config["chunk_ms"] != "full"
-    contexts: list[tuple[str, int | None, int | None]] = []
-    if streams:
-        chunk_frames = int(int(config["chunk_ms"]) // FRAME_HOP_MS)
-        contexts.append((report.STREAMING, chunk_frames, config["left_chunks"]))
-    if config["full_context"] or not streams:
-        contexts.append((report.FULL, None, None))
+    contexts = [
+        (report.FULL if chunk_frames is None else report.STREAMING, chunk_frames, left_chunks)
+        for chunk_frames, left_chunks in evaluation_chunks(trained.model.encoder, config)
+    ]
     snrs = [None if snr == "clean" else float(snr) for snr in config["snr_db"]]
     work = [(snr, batch) for snr in snrs for batch in _batches(spoken, config["batch_seconds"])]
     console = Console(stderr=True)
@@ -185,6 +183,7 @@ def _judge(
             end_ms := speech_end_ms(item.speech),
             chunk_frames,
             num_frames,
+            trained.model.encoder.look_ahead_frames,
         )
         starts_ms = utterance.token_start_ms
         ends_ms = [*starts_ms[1:], end_ms]

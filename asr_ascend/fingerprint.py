@@ -14,6 +14,7 @@ PACKAGE = Path(__file__).resolve().parent
 NOT_TRAINING = (
     "evaluate.py",
     "transcribe.py",
+    "chunks.py",
     "plots.py",
     "report.py",
     "report_parts.py",

@@ -179,6 +179,7 @@ def emission_delays(
     speech_end_ms: float,
     chunk_frames: int | None = None,
     num_frames: int | None = None,
+    look_ahead_frames: int = 0,
 ) -> EmissionDelays:
     """How long after a syllable was spoken its token came out, over correctly recognised tokens.
 
@@ -191,6 +192,7 @@ def emission_delays(
         chunk_frames: encoder frames in a chunk; None: no waiting is counted.
         num_frames: encoder frames of the utterance, where its last, shorter chunk ends; None: the
             last chunk counts as a full one.
+        look_ahead_frames: encoder frames after its last that a chunk waits for.
 
     Returns:
         One `TokenDelay` per correct symbol.
@@ -217,6 +219,7 @@ def emission_delays(
         wait_ms = 0.0
         if chunk_frames is not None:
             last = (frames[j] // chunk_frames + 1) * chunk_frames - 1
+            last += look_ahead_frames
             last = last if num_frames is None else min(last, num_frames - 1)
             wait_ms = frame_end_ms(last) - emitted_ms
         before_onset = emitted_ms < token_start_ms[i]

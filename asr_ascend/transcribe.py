@@ -22,12 +22,13 @@ import torch
 from torch import Tensor
 
 from asr_ascend.checkpoint import CheckpointError, TrainedModel, load_model
+from asr_ascend.chunks import stream_chunks
 from asr_ascend.config import run_entry
 from asr_ascend.config_rules import ConfigError
 from asr_ascend.data.audio import AudioError, load_audio, resample
 from asr_ascend.data.features import FeatureStream, LogMel
 from asr_ascend.decoding import StreamingDecoder, token_frames
-from asr_ascend.metrics import FRAME_HOP_MS, frame_end_ms
+from asr_ascend.metrics import frame_end_ms
 from asr_ascend.plots import plot_alignment
 
 AUDIO_SUFFIXES = {".wav", ".flac", ".ogg", ".opus", ".mp3", ".aiff", ".aif", ".au"}
@@ -91,15 +92,10 @@ class Transcript:
     def __init__(
         self, trained: TrainedModel, chunk_ms: int | str, left_chunks: int, times: bool
     ) -> None:
-        streams = chunk_ms != "full"
+        chunks = stream_chunks(trained.model.encoder, chunk_ms, left_chunks)
         self.tokenizer = trained.tokenizer
         self._features = FeatureStream(_log_mel())
-        self._decoder = StreamingDecoder(
-            trained.model,
-            int(chunk_ms) // int(FRAME_HOP_MS) if streams else None,
-            left_chunks if streams else None,
-            keep_encoded=times,
-        )
+        self._decoder = StreamingDecoder(trained.model, *chunks, keep_encoded=times)
 
     @torch.inference_mode()
     def push(self, samples: Tensor) -> str:

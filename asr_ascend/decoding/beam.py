@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from asr_ascend.decoding.greedy import Hypothesis
-from asr_ascend.models.conformer import EncoderState
+from asr_ascend.models.encoder import EncoderState
 from asr_ascend.models.predictor import PredictorState
 from asr_ascend.models.transducer import Transducer
 

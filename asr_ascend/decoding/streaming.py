@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 
 from asr_ascend.decoding.greedy import GreedySearch, Hypothesis
-from asr_ascend.models.conformer import EncoderState
+from asr_ascend.models.encoder import EncoderState
 from asr_ascend.models.transducer import Transducer
 
 

@@ -1,7 +1,8 @@
-"""Streaming Conformer transducer; knows nothing of losses, tokenizers or training."""
+"""Streaming transducers, Conformer or Emformer; knows nothing of losses, tokenizers or training."""
 
 from asr_ascend.models.build import build_transducer, check_model_config
-from asr_ascend.models.conformer import ConformerEncoder, EncoderState
+from asr_ascend.models.conformer import ConformerEncoder
+from asr_ascend.models.encoder import EncoderState, StreamingEncoder
 from asr_ascend.models.joiner import Joiner
 from asr_ascend.models.predictor import LSTMPredictor, StatelessPredictor
 from asr_ascend.models.subsampling import subsampled_lengths
@@ -13,6 +14,7 @@ __all__ = [
     "Joiner",
     "LSTMPredictor",
     "StatelessPredictor",
+    "StreamingEncoder",
     "Transducer",
     "build_transducer",
     "check_model_config",

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from asr_ascend.models.conformer import ConformerEncoder
+from asr_ascend.models.encoder import StreamingEncoder
 from asr_ascend.models.predictor import LSTMPredictor, StatelessPredictor
 from asr_ascend.models.transducer import Transducer, normalise_blank
 
@@ -18,15 +19,29 @@ _INTEGERS = {
     "feedforward_dim": 1,
     "conv_kernel": 1,
     "max_relative_position": 0,
+    "segment_frames": 1,
+    "left_segments": 0,
+    "right_context_frames": 0,
+    "memory_segments": 0,
     "predictor_dim": 1,
     "predictor_context": 1,
     "predictor_layers": 1,
     "joiner_dim": 1,
 }
 _PROBABILITIES = ("dropout", "predictor_dropout")
+_ENCODERS = ("conformer", "emformer")
 _PREDICTORS = ("stateless", "lstm")
-# A stateless predictor has no layers and an LSTM no context.
-_ONLY_FOR = {"predictor_context": "stateless", "predictor_layers": "lstm"}
+# Keys that only one of the encoders or predictors has.
+_ONLY_FOR = {
+    "conv_kernel": "conformer",
+    "max_relative_position": "conformer",
+    "segment_frames": "emformer",
+    "left_segments": "emformer",
+    "right_context_frames": "emformer",
+    "memory_segments": "emformer",
+    "predictor_context": "stateless",
+    "predictor_layers": "lstm",
+}
 
 
 def check_model_config(model_config: Mapping[str, Any]) -> None:
@@ -35,17 +50,19 @@ def check_model_config(model_config: Mapping[str, Any]) -> None:
     Raises:
         ValueError: a key that is missing or unknown, or a value that can't be.
     """
-    predictor = model_config.get("predictor")
-    if predictor not in _PREDICTORS:
-        raise ValueError(
-            f"`model.predictor` must be one of {', '.join(_PREDICTORS)}, but is {predictor!r}."
-        )
-    known = [*_INTEGERS, *_PROBABILITIES, "predictor"]
-    known = sorted(key for key in known if _ONLY_FOR.get(key, predictor) == predictor)
+    kinds = encoder_kind(model_config), model_config.get("predictor")
+    for key, kind, options in zip(
+        ("encoder", "predictor"), kinds, (_ENCODERS, _PREDICTORS), strict=True
+    ):
+        if kind not in options:
+            raise ValueError(f"`model.{key}` must be one of {', '.join(options)}, but is {kind!r}.")
+    mandatory = [*_INTEGERS, *_PROBABILITIES, "predictor"]
+    mandatory = [key for key in mandatory if _ONLY_FOR.get(key, kinds[0]) in kinds]
+    known = sorted([*mandatory, "encoder"])
     for key in model_config:
         if key not in known:
             raise ValueError(f"Unknown key `model.{key}`; `model` has {', '.join(known)}.")
-    for key in known:
+    for key in sorted(mandatory):
         if key not in model_config:
             raise ValueError(f"`model.{key}` must be given, but is missing.")
         value = model_config[key]
@@ -64,6 +81,11 @@ def check_model_config(model_config: Mapping[str, Any]) -> None:
         )
 
 
+def encoder_kind(model_config: Mapping[str, Any]) -> Any:
+    """The value of the key `encoder`, which configs of older checkpoints don't have."""
+    return model_config.get("encoder", "conformer")
+
+
 def build_transducer(vocab_size: int, blank: int, model_config: Mapping[str, Any]) -> Transducer:
     """A transducer with fresh weights, drawn from torch's global generator.
 
@@ -78,17 +100,7 @@ def build_transducer(vocab_size: int, blank: int, model_config: Mapping[str, Any
     check_model_config(model_config)
     config = dict(model_config)
     blank = normalise_blank(blank, vocab_size)
-    encoder = ConformerEncoder(
-        num_mel_bins=config["num_mel_bins"],
-        subsampling_channels=config["subsampling_channels"],
-        encoder_dim=config["encoder_dim"],
-        num_layers=config["num_layers"],
-        num_heads=config["num_heads"],
-        feedforward_dim=config["feedforward_dim"],
-        conv_kernel=config["conv_kernel"],
-        dropout=config["dropout"],
-        max_relative_position=config["max_relative_position"],
-    )
+    encoder = _build_encoder(config)
     dim, dropout = config["predictor_dim"], config["predictor_dropout"]
     predictor: StatelessPredictor | LSTMPredictor
     if config["predictor"] == "stateless":
@@ -96,3 +108,24 @@ def build_transducer(vocab_size: int, blank: int, model_config: Mapping[str, Any
     else:
         predictor = LSTMPredictor(vocab_size, dim, config["predictor_layers"], dropout)
     return Transducer(encoder, predictor, config["joiner_dim"], vocab_size, blank)
+
+
+def _build_encoder(config: Mapping[str, Any]) -> StreamingEncoder:
+    shared = (
+        "num_mel_bins",
+        "subsampling_channels",
+        "encoder_dim",
+        "num_layers",
+        "num_heads",
+        "feedforward_dim",
+        "dropout",
+    )
+    kind = encoder_kind(config)
+    own = [key for key, owner in _ONLY_FOR.items() if owner == kind]
+    arguments = {key: config[key] for key in (*shared, *own)}
+    if kind == "conformer":
+        return ConformerEncoder(**arguments)
+    # torchaudio is imported only where it is needed.
+    from asr_ascend.models.emformer import EmformerEncoder
+
+    return EmformerEncoder(**arguments)

@@ -14,12 +14,8 @@ from asr_ascend.models.attention import (
     chunk_mask,
     relative_positions,
 )
-from asr_ascend.models.subsampling import (
-    FEATURE_FRAMES_PER_ENCODER_FRAME,
-    ConvSubsampling,
-    features_for_frames,
-    subsampled_lengths,
-)
+from asr_ascend.models.encoder import StreamingEncoder
+from asr_ascend.models.subsampling import ConvSubsampling
 
 
 class FeedForward(nn.Sequential):
@@ -125,28 +121,7 @@ class ConformerLayer(nn.Module):
         return self.norm(x), LayerState(keys_and_values, conv_past)
 
 
-@dataclass(frozen=True)
-class EncoderState:
-    """Everything a stream needs between two calls of `ConformerEncoder.step`; never mutated.
-
-    Attributes:
-        chunk_frames, left_chunks: what the stream was started with.
-        features: (B, f, num_mel_bins) feature frames that later encoder frames still look at.
-        layers: one `LayerState` per layer, None before the first chunk. Attention keeps at most
-            left_chunks * chunk_frames frames (all of them if left_chunks is None).
-        encoder_frames: encoder frames given out so far.
-        finished: True after a call with ``final=True``.
-    """
-
-    chunk_frames: int | None
-    left_chunks: int | None
-    features: Tensor
-    layers: tuple[LayerState, ...] | None = None
-    encoder_frames: int = 0
-    finished: bool = False
-
-
-class ConformerEncoder(nn.Module):
+class ConformerEncoder(StreamingEncoder):
     """Subsampling and Conformer layers.
 
     Args:
@@ -183,25 +158,10 @@ class ConformerEncoder(nn.Module):
             for _ in range(num_layers)
         )
 
-    def output_lengths(self, feature_lengths: Tensor) -> Tensor:
-        """Encoder frames for numbers of feature frames; see `subsampled_lengths`."""
-        return subsampled_lengths(feature_lengths)
-
     def forward(
         self, features: Tensor, lengths: Tensor, chunk_frames: int | None, left_chunks: int | None
     ) -> tuple[Tensor, Tensor]:
-        """Encoder frames of whole utterances under a chunk mask.
-
-        Args:
-            features: (B, F, num_mel_bins) normalised features; padding is never looked at by
-                frames before a length.
-            lengths: (B,) feature frames of each utterance.
-            chunk_frames: encoder frames in a chunk; None: every frame sees the whole utterance.
-            left_chunks: chunks of the past in sight; None: all.
-
-        Returns:
-            (B, T, D) and (B,) lengths in encoder frames. Frames beyond a length hold anything.
-        """
+        """Under a chunk mask; see `StreamingEncoder.forward`."""
         x = self.subsampling(features)
         out_lengths = self.output_lengths(lengths)
         frames = x.shape[1]
@@ -225,49 +185,6 @@ class ConformerEncoder(nn.Module):
         # A padding frame may see nothing else; a row without any key would be NaN.
         itself = frame[:, None] == frame[None, :]
         return ~(allowed | itself)
-
-    def step(
-        self,
-        features: Tensor,
-        state: EncoderState | None,
-        chunk_frames: int | None,
-        left_chunks: int | None,
-        final: bool,
-    ) -> tuple[Tensor, EncoderState]:
-        """Encoder frames of the chunks that ``features`` complete; see `Transducer.encode_step`."""
-        if state is None:
-            state = EncoderState(chunk_frames, left_chunks, features[:, :0])
-        if state.finished:
-            raise ValueError("`state` belongs to a stream that was finished; start with None.")
-        if (state.chunk_frames, state.left_chunks) != (chunk_frames, left_chunks):
-            raise ValueError(
-                "`chunk_frames` and `left_chunks` must stay what the stream was started with "
-                f"({state.chunk_frames}, {state.left_chunks}), "
-                f"but are ({chunk_frames}, {left_chunks})."
-            )
-        pending = torch.cat([state.features, features], dim=1)
-        layers = state.layers
-        outputs = []
-        while chunk_frames is not None and pending.shape[1] >= features_for_frames(chunk_frames):
-            out, layers = self._step_chunk(
-                pending[:, : features_for_frames(chunk_frames)], layers, chunk_frames, left_chunks
-            )
-            outputs.append(out)
-            pending = pending[:, FEATURE_FRAMES_PER_ENCODER_FRAME * chunk_frames :]
-        if final and pending.shape[1] >= features_for_frames(1):
-            out, layers = self._step_chunk(pending, layers, chunk_frames, left_chunks)
-            outputs.append(out)
-        if final:
-            pending = pending[:, :0]
-        encoded = (
-            torch.cat(outputs, dim=1)
-            if outputs
-            else features.new_zeros(features.shape[0], 0, self.output_dim)
-        )
-        emitted = state.encoder_frames + encoded.shape[1]
-        # A slice would keep the whole push alive for as long as the stream waits.
-        pending = pending.clone()
-        return encoded, EncoderState(chunk_frames, left_chunks, pending, layers, emitted, final)
 
     def _step_chunk(
         self,

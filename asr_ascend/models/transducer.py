@@ -9,7 +9,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor, nn
 
-from asr_ascend.models.conformer import ConformerEncoder, EncoderState
+from asr_ascend.models.encoder import EncoderState, StreamingEncoder
 from asr_ascend.models.joiner import Joiner
 from asr_ascend.models.predictor import LSTMPredictor, PredictorState, StatelessPredictor
 
@@ -33,7 +33,7 @@ class Transducer(nn.Module):
 
     def __init__(
         self,
-        encoder: ConformerEncoder,
+        encoder: StreamingEncoder,
         predictor: StatelessPredictor | LSTMPredictor,
         joiner_dim: int,
         vocab_size: int,
@@ -229,8 +229,8 @@ class Transducer(nn.Module):
         return torch.log_softmax(logits, dim=-1, dtype=dtype)
 
     def transcribe(self, sources: Tensor, source_lengths: Tensor) -> tuple[Tensor, Tensor]:
-        """`encode` with full context, under torchaudio's name."""
-        return self.encode(sources, source_lengths)
+        """`encode` with full context, or all that the encoder has, under torchaudio's name."""
+        return self.encode(sources, source_lengths, *(self.encoder.fixed_chunks or (None, None)))
 
     def transcribe_streaming(
         self,
@@ -266,10 +266,7 @@ class Transducer(nn.Module):
             raise ValueError(
                 f"`features` must have shape (B, F, {bins}), but has {tuple(features.shape)}."
             )
-        if chunk_frames is not None and chunk_frames < 1:
-            raise ValueError(f"`chunk_frames` must be at least 1 or None, but is {chunk_frames}.")
-        if left_chunks is not None and left_chunks < 0:
-            raise ValueError(f"`left_chunks` must be at least 0 or None, but is {left_chunks}.")
+        self.encoder.check_chunks(chunk_frames, left_chunks)
 
 
 def normalise_blank(blank: int, vocab_size: int) -> int:

@@ -18,6 +18,7 @@ CONF = Path(__file__).parents[2] / "conf" / "model"
     [
         ("conformer_small", StatelessPredictor, 1_700_152),
         ("conformer_lstm", LSTMPredictor, 1_824_184),
+        ("emformer", StatelessPredictor, 1_358_888),
     ],
 )
 def test_configs_build(name, predictor, parameters):
@@ -46,6 +47,7 @@ def test_same_seed_same_weights():
         ({"num_heads": True}, "`model.num_heads` must be an integer of at least 1, but is True."),
         ({"conv_kernel": 1.5}, "`model.conv_kernel` must be an integer of at least 1, but is 1.5."),
         ({"dropout": 1.0}, "`model.dropout` must be a number in [0, 1), but is 1.0."),
+        ({"encoder": "lstm"}, "`model.encoder` must be one of conformer, emformer, but is 'lstm'."),
         ({"predictor": "gru"}, "`model.predictor` must be one of stateless, lstm, but is 'gru'."),
         (
             {"num_heads": 3},
@@ -54,7 +56,7 @@ def test_same_seed_same_weights():
         ({"joiner_dim": None}, "`model.joiner_dim` must be an integer of at least 1, but is None."),
         (
             {"heads": 4},
-            "Unknown key `model.heads`; `model` has conv_kernel, dropout, encoder_dim, "
+            "Unknown key `model.heads`; `model` has conv_kernel, dropout, encoder, encoder_dim, "
             "feedforward_dim, joiner_dim, max_relative_position, num_heads, num_layers, "
             "num_mel_bins, predictor, predictor_context, predictor_dim, predictor_dropout, "
             "subsampling_channels.",
@@ -70,6 +72,23 @@ def test_missing_key():
     config = {key: value for key, value in TINY.items() if key != "encoder_dim"}
     with pytest.raises(ValueError, match=r"^`model\.encoder_dim` must be given, but is missing\.$"):
         build_transducer(9, 0, config)
+
+
+def test_a_config_without_an_encoder_is_a_conformers():
+    torch.manual_seed(3)
+    plain = build_transducer(9, 0, TINY).state_dict()
+    torch.manual_seed(3)
+    named = build_transducer(9, 0, {**TINY, "encoder": "conformer"}).state_dict()
+    assert all(torch.equal(value, named[key]) for key, value in plain.items())
+
+
+def test_an_encoder_has_no_key_of_the_other():
+    message = r"^Unknown key `model\.conv_kernel`; `model` has "
+    with pytest.raises(ValueError, match=message):
+        build_transducer(9, 0, {**TINY, "encoder": "emformer"})
+    message = r"^Unknown key `model\.segment_frames`; `model` has "
+    with pytest.raises(ValueError, match=message):
+        build_transducer(9, 0, {**TINY, "segment_frames": 8})
 
 
 def test_lstm_has_no_context():
