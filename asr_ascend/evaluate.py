@@ -70,6 +70,7 @@ def main(config: dict[str, Any]) -> int:
     if config["num_threads"]:
         torch.set_num_threads(config["num_threads"])
     trained = load_model(config["checkpoint"])
+    baseline = load_model(config["baseline"]) if config["baseline"] else None
     manifests = config["manifest"]
     manifests = [manifests] if isinstance(manifests, str) else manifests
     utterances = list(load_sets(manifests, config["max_utterances"]))
@@ -86,7 +87,11 @@ def main(config: dict[str, Any]) -> int:
         "unseen_noise_kinds": config["unseen_noise_kinds"],
         "noise_seed": config["noise_seed"],
     }
-    summary = report.summarise(results, about, config["worst"])
+    before = None
+    if baseline is not None:
+        was = {"checkpoint": config["baseline"], "step": baseline.step}
+        before = decode_all(baseline, spoken, config), was
+    summary = report.summarise(results, about, config["worst"], before)
     folder = out_dir(config)
     report.write(summary, results, folder)
     print(report.table(summary))

@@ -8,9 +8,19 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from asr_ascend import comparison
 from asr_ascend.metrics import EmissionDelays, ErrorCounts
-
-STREAMING, FULL = "streaming", "full context"
+from asr_ascend.report_parts import FULL as FULL  # for those who make `Decoded`
+from asr_ascend.report_parts import STREAMING as STREAMING
+from asr_ascend.report_parts import (
+    cer_cells,
+    chunk_title,
+    draw_cer,
+    markdown_table,
+    snr_name,
+    snr_title,
+    unique,
+)
 
 
 @dataclass(frozen=True)
@@ -41,31 +51,44 @@ class Decoded:
     guessed: int = 0
 
 
-def summarise(results: Sequence[Decoded], about: dict[str, Any], worst: int) -> dict[str, Any]:
+def summarise(
+    results: Sequence[Decoded],
+    about: dict[str, Any],
+    worst: int,
+    before: tuple[Sequence[Decoded], dict[str, Any]] | None = None,
+) -> dict[str, Any]:
     """Everything the report says, as plain Python.
 
     Args:
         results: every utterance in every condition.
         about: what was evaluated; copied to the top of the summary.
         worst: how many of the worst streaming utterances to list.
+        before: results of a baseline in the same conditions, and what it is; None: no comparison.
     """
     streaming = [result for result in results if result.context == STREAMING]
     spoiled = sorted(streaming, key=lambda r: (-r.errors.cer, -r.errors.errors, r.id))
     return {
         **about,
         "utterances": len({(result.set_name, result.id) for result in results}),
-        "cer": _rows(results, lambda r: (r.set_name, r.context, r.snr_db)),
-        "cer_all_sets": _rows(results, lambda r: ("all", r.context, r.snr_db)),
+        **_cer_rows(results),
         "cer_by_noise": _rows(
             [r for r in streaming if r.noise != "none"],
             lambda r: (f"{r.noise} kinds of noise", r.context, r.snr_db),
         ),
         "emission": _emission(streaming),
         "emission_by_snr": [
-            {"snr_db": _snr_name(snr), **_emission([r for r in streaming if r.snr_db == snr])}
-            for snr in _unique(r.snr_db for r in streaming)
+            {"snr_db": snr_name(snr), **_emission([r for r in streaming if r.snr_db == snr])}
+            for snr in unique(r.snr_db for r in streaming)
         ],
         "worst": [utterance_record(result) for result in spoiled[:worst] if result.errors.errors],
+        **({} if before is None else {"baseline": {**before[1], **_cer_rows(before[0])}}),
+    }
+
+
+def _cer_rows(results: Sequence[Decoded]) -> dict[str, Any]:
+    return {
+        "cer": _rows(results, lambda r: (r.set_name, r.context, r.snr_db)),
+        "cer_all_sets": _rows(results, lambda r: ("all", r.context, r.snr_db)),
     }
 
 
@@ -74,7 +97,7 @@ def utterance_record(result: Decoded) -> dict[str, Any]:
     return {
         "id": result.id,
         "set": result.set_name,
-        "snr_db": _snr_name(result.snr_db),
+        "snr_db": snr_name(result.snr_db),
         "context": result.context,
         "noise": result.noise,
         "cer": round(result.errors.cer, 4),
@@ -88,16 +111,18 @@ def utterance_record(result: Decoded) -> dict[str, Any]:
 
 def table(summary: dict[str, Any]) -> str:
     """CER by set, context and SNR, and the emission delay, as text for a terminal."""
-    names = _unique(row["snr_db"] for row in summary["cer"])
+    names = unique(row["snr_db"] for row in summary["cer"])
     lines = [f"CER in % by SNR in dB ({summary['utterances']} utterances, {summary['decoder']})"]
     lines.append(f"{'':12s}{'':22s}" + "".join(f"{name:>8}" for name in names))
-    for set_name in _unique(row["set"] for row in summary["cer"]):
+    for set_name in unique(row["set"] for row in summary["cer"]):
         label = set_name
-        for context in _unique(row["context"] for row in summary["cer"]):
-            shown = f"streaming {_chunk(summary)}" if context == STREAMING else context
-            cells = _cells(summary["cer"], set_name, context, names)
+        for context in unique(row["context"] for row in summary["cer"]):
+            shown = f"streaming {chunk_title(summary)}" if context == STREAMING else context
+            cells = cer_cells(summary["cer"], set_name, context, names)
             lines.append(f"{label:12s}{shown:22s}" + "".join(f"{cell:>8}" for cell in cells))
             label = ""
+    if "baseline" in summary:
+        lines += comparison.table(summary)
     emission = summary["emission"]
     if emission["tokens"]:
         lines.append(_emission_sentence(emission))
@@ -106,20 +131,21 @@ def table(summary: dict[str, Any]) -> str:
 
 def markdown(summary: dict[str, Any]) -> str:
     """The report as Markdown."""
-    names = _unique(row["snr_db"] for row in summary["cer"])
+    names = unique(row["snr_db"] for row in summary["cer"])
     parts = [
         "# Evaluation",
         f"Checkpoint `{summary['checkpoint']}` (step {summary['step']}), "
         f"{summary['utterances']} utterances, {summary['decoder']} decoding, stream in chunks of "
-        f"{_chunk(summary)}, noise seed {summary['noise_seed']}.",
+        f"{chunk_title(summary)}, noise seed {summary['noise_seed']}.",
+        *(comparison.markdown(summary) if "baseline" in summary else []),
         "## Character error rate in %",
         "![CER by SNR](cer_by_snr.png)",
-        _markdown_table(
-            ["set", "context", *[_snr_title(name) for name in names]],
+        markdown_table(
+            ["set", "context", *[snr_title(name) for name in names]],
             [
-                [set_name, context, *_cells(summary["cer"], set_name, context, names)]
-                for set_name in _unique(row["set"] for row in summary["cer"])
-                for context in _unique(row["context"] for row in summary["cer"])
+                [set_name, context, *cer_cells(summary["cer"], set_name, context, names)]
+                for set_name in unique(row["set"] for row in summary["cer"])
+                for context in unique(row["context"] for row in summary["cer"])
             ],
         ),
     ]
@@ -129,15 +155,15 @@ def markdown(summary: dict[str, Any]) -> str:
             "Streaming, by kind of noise. Known: "
             f"{', '.join(summary['noise_kinds'])}, with seeds that training doesn't use. Unseen: "
             f"{', '.join(summary['unseen_noise_kinds']) or 'none'}.",
-            _markdown_table(
-                ["noise", *[_snr_title(name) for name in noisy]],
+            markdown_table(
+                ["noise", *[snr_title(name) for name in noisy]],
                 [
-                    [kind, *_cells(summary["cer_by_noise"], kind, STREAMING, noisy)]
-                    for kind in _unique(row["set"] for row in summary["cer_by_noise"])
+                    [kind, *cer_cells(summary["cer_by_noise"], kind, STREAMING, noisy)]
+                    for kind in unique(row["set"] for row in summary["cer_by_noise"])
                 ],
             ),
         ]
-    parts += ["## Errors", _markdown_table(*_error_table(summary["cer"]))]
+    parts += ["## Errors", markdown_table(*_error_table(summary["cer"]))]
     parts += ["## Emission delay, streaming", *_emission_part(summary)]
     parts += ["## Worst utterances, streaming", _worst_part(summary["worst"])]
     return "\n\n".join(parts) + "\n"
@@ -150,32 +176,7 @@ def write(summary: dict[str, Any], results: Iterable[Decoded], folder: Path) -> 
     _replace(folder / "utterances.jsonl", "".join(lines))
     _replace(folder / "report.json", json.dumps(summary, ensure_ascii=False, indent=1) + "\n")
     _replace(folder / "report.md", markdown(summary))
-    plot(summary, folder / "cer_by_snr.png")
-
-
-def plot(summary: dict[str, Any], path: Path) -> None:
-    """Draws CER by SNR: a colour for each set, solid for the stream, dashed for full context."""
-    from matplotlib.backends.backend_agg import FigureCanvasAgg
-    from matplotlib.figure import Figure
-
-    names = _unique(row["snr_db"] for row in summary["cer"])
-    figure = Figure(figsize=(7, 4.2), layout="constrained")
-    FigureCanvasAgg(figure)
-    axes = figure.add_subplot()
-    for index, set_name in enumerate(_unique(row["set"] for row in summary["cer"])):
-        for context, line in ((STREAMING, "o-"), (FULL, "x--")):
-            cells = _cells(summary["cer"], set_name, context, names)
-            shown = f"streaming {_chunk(summary)}" if context == STREAMING else context
-            if any(cell != "" for cell in cells):
-                values = [float(cell) if cell else float("nan") for cell in cells]
-                axes.plot(values, line, color=f"C{index}", label=f"{set_name}, {shown}", ms=5)
-    axes.set_xticks(range(len(names)), [str(name) for name in names])
-    axes.set_xlabel("SNR over active speech in dB")
-    axes.set_ylabel("character error rate in %")
-    axes.set_ylim(bottom=0)
-    axes.grid(alpha=0.3)
-    axes.legend(frameon=False)
-    figure.savefig(path, dpi=150)
+    draw_cer(summary, folder / "cer_by_snr.png")
 
 
 def _rows(results: Iterable[Decoded], key: Callable[[Decoded], Any]) -> list[dict[str, Any]]:
@@ -189,7 +190,7 @@ def _rows(results: Iterable[Decoded], key: Callable[[Decoded], Any]) -> list[dic
             {
                 "set": set_name,
                 "context": context,
-                "snr_db": _snr_name(snr_db),
+                "snr_db": snr_name(snr_db),
                 "utterances": len(members),
                 "cer": errors.cer,
                 "substitutions": errors.substitutions,
@@ -230,7 +231,7 @@ def _emission_part(summary: dict[str, Any]) -> list[str]:
         return ["The manifests hold no `token_start_ms`, so delays can't be measured."]
     rows = [
         [
-            _snr_title(row["snr_db"]),
+            snr_title(row["snr_db"]),
             str(row["tokens"]),
             f"{row['median_delay_ms']:.0f}",
             f"{row['p90_delay_ms']:.0f}",
@@ -249,14 +250,14 @@ def _emission_part(summary: dict[str, Any]) -> list[str]:
         "token may stand at a frame before its onset and yet have been heard; it was guessed where "
         "even its chunk ended before its onset."
     )
-    return [explained, _markdown_table(head, rows)]
+    return [explained, markdown_table(head, rows)]
 
 
 def _error_table(rows: Iterable[dict[str, Any]]) -> tuple[list[str], list[list[str]]]:
     head = ["set", "context", "SNR", "CER in %", "substitutions", "deletions", "insertions", "of"]
     counts = ("substitutions", "deletions", "insertions", "reference_length")
     body = [
-        [row["set"], row["context"], _snr_title(row["snr_db"]), f"{100 * row['cer']:.2f}"]
+        [row["set"], row["context"], snr_title(row["snr_db"]), f"{100 * row['cer']:.2f}"]
         + [str(row[count]) for count in counts]
         for row in rows
     ]
@@ -269,42 +270,15 @@ def _worst_part(worst: Sequence[dict[str, Any]]) -> str:
     head = ["id", "SNR", "CER in %", "said", "decoded"]
     body = [
         [
-            *(row["id"], _snr_title(row["snr_db"]), f"{100 * row['cer']:.0f}"),
+            *(row["id"], snr_title(row["snr_db"]), f"{100 * row['cer']:.0f}"),
             *(row["reference"], row["hypothesis"] or "(nothing)"),
         ]
         for row in worst
     ]
-    return _markdown_table(head, body)
-
-
-def _cells(rows: Iterable[dict[str, Any]], set_name: str, context: str, names: list) -> list[str]:
-    found = {r["snr_db"]: r["cer"] for r in rows if (r["set"], r["context"]) == (set_name, context)}
-    return [f"{100 * found[name]:.2f}" if name in found else "" for name in names]
-
-
-def _markdown_table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
-    lines = ["| " + " | ".join(head) + " |", "|" + "---|" * len(head)]
-    lines += ["| " + " | ".join(cell.replace("|", "\\|") for cell in row) + " |" for row in rows]
-    return "\n".join(lines)
+    return markdown_table(head, body)
 
 
 def _replace(path: Path, text: str) -> None:
     temporary = path.with_name(f".{path.name}.part")
     temporary.write_text(text, encoding="utf-8")
     temporary.replace(path)
-
-
-def _unique(values: Iterable[Any]) -> list[Any]:
-    return list(dict.fromkeys(values))
-
-
-def _snr_name(snr_db: float | None) -> float | str:
-    return "clean" if snr_db is None else f"{snr_db:g}"
-
-
-def _snr_title(name: str) -> str:
-    return name if name == "clean" else f"{name} dB"
-
-
-def _chunk(summary: dict[str, Any]) -> str:
-    return "full" if summary["chunk_ms"] == "full" else f"{summary['chunk_ms']} ms"

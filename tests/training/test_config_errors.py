@@ -82,8 +82,8 @@ EVALUATE_CASES = {
     "['loud'].",
     "checkpont=a": "Unknown key `checkpont`; the evaluate config has baseline, batch_seconds, "
     "beam_width, checkpoint, chunk_ms, decoder, full_context, left_chunks, manifest, "
-    "max_utterances, noise_banks, noise_kinds, noise_seed, num_threads, out_dir, progress_bar, snr_db, "
-    "unseen_noise_kinds, worst.",
+    "max_utterances, noise_banks, noise_kinds, noise_seed, num_threads, out_dir, progress_bar, "
+    "snr_db, unseen_noise_kinds, worst.",
 }
 
 

@@ -1,0 +1,97 @@
+"""Pieces that every part of a report is made of: tables, titles, the plot of CER by SNR."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import Any
+
+STREAMING, FULL = "streaming", "full context"
+
+
+def draw_cer(summary: dict[str, Any], path: Path) -> None:
+    """Draws CER by SNR: a colour for each set, solid for the stream, dashed for full context.
+
+    Beside a baseline, both models' curves of one context: dotted before, solid after.
+    """
+    from matplotlib.backends.backend_agg import FigureCanvasAgg
+    from matplotlib.figure import Figure
+
+    names = unique(row["snr_db"] for row in summary["cer"])
+    figure = Figure(figsize=(7, 4.2), layout="constrained")
+    FigureCanvasAgg(figure)
+    axes = figure.add_subplot()
+    for rows, set_name, context, line, label in _curves(summary):
+        shown = cer_cells(rows, set_name, context, names)
+        if any(shown):
+            values = [float(cell) if cell else float("nan") for cell in shown]
+            axes.plot(values, line, label=label, ms=5)
+    axes.set_xticks(range(len(names)), [str(name) for name in names])
+    axes.set_xlabel("SNR over active speech in dB")
+    axes.set_ylabel("character error rate in %")
+    axes.set_ylim(bottom=0)
+    axes.grid(alpha=0.3)
+    axes.legend(frameon=False)
+    figure.savefig(path, dpi=150)
+
+
+def _curves(summary: dict[str, Any]) -> list[tuple[list[dict[str, Any]], str, str, str, str]]:
+    """Rows, set, context, line and label of each curve."""
+    curves = []
+    baseline = summary.get("baseline")
+    for index, set_name in enumerate(unique(row["set"] for row in summary["cer"])):
+        if baseline is not None:
+            context = first_context(summary)
+            for rows, when, line in (
+                (baseline["cer"], "before", "o:"),
+                (summary["cer"], "after", "o-"),
+            ):
+                curves.append((rows, set_name, context, f"C{index}{line}", f"{set_name}, {when}"))
+            continue
+        for context, line in ((STREAMING, "o-"), (FULL, "x--")):
+            shown = f"streaming {chunk_title(summary)}" if context == STREAMING else context
+            curves.append(
+                (summary["cer"], set_name, context, f"C{index}{line}", f"{set_name}, {shown}")
+            )
+    return curves
+
+
+def first_context(summary: dict[str, Any]) -> str:
+    """The stream where there is one, else full context."""
+    contexts = unique(row["context"] for row in summary["cer"])
+    return STREAMING if STREAMING in contexts else FULL
+
+
+def cer_cells(
+    rows: Iterable[dict[str, Any]], set_name: str, context: str, names: Sequence[Any]
+) -> list[str]:
+    """CER in % of one set in one context at each SNR; "" where it was not decoded."""
+    found = {r["snr_db"]: r["cer"] for r in rows if (r["set"], r["context"]) == (set_name, context)}
+    return [f"{100 * found[name]:.2f}" if name in found else "" for name in names]
+
+
+def markdown_table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
+    """A table whose cells may hold any text."""
+    lines = ["| " + " | ".join(head) + " |", "|" + "---|" * len(head)]
+    lines += ["| " + " | ".join(cell.replace("|", "\\|") for cell in row) + " |" for row in rows]
+    return "\n".join(lines)
+
+
+def unique(values: Iterable[Any]) -> list[Any]:
+    """Values without repeats, in order."""
+    return list(dict.fromkeys(values))
+
+
+def snr_name(snr_db: float | None) -> float | str:
+    """What a summary calls an SNR."""
+    return "clean" if snr_db is None else f"{snr_db:g}"
+
+
+def snr_title(name: str) -> str:
+    """What a reader sees of it."""
+    return name if name == "clean" else f"{name} dB"
+
+
+def chunk_title(summary: dict[str, Any]) -> str:
+    """The chunk of the stream."""
+    return "full" if summary["chunk_ms"] == "full" else f"{summary['chunk_ms']} ms"

@@ -1,0 +1,142 @@
+"""Frozen modules, and the rate of each parameter."""
+
+import re
+
+import pytest
+import torch
+from test_training_step import assert_same_gradients, make_batch, one_step
+
+from asr_ascend.config import compose_config
+from asr_ascend.config_rules import ConfigError
+from asr_ascend.models import build_transducer
+from asr_ascend.parameters import frozen_modules, parameter_groups
+from asr_ascend.tokenizer import Tokenizer
+
+
+@pytest.fixture
+def tokenizer():
+    return Tokenizer.train(["甲乙丙丁戊"], blank=0)
+
+
+@pytest.fixture
+def model():
+    config = compose_config("train", ["experiment=smoke", "model.encoder_dim=16"])["model"]
+    return build_transducer(7, 0, {**config, "num_layers": 3, "feedforward_dim": 8})
+
+
+def rates(model, **changes):
+    """Rate of each parameter by name."""
+    config = {"lr": 1.0, "layer_decay": None, "lr_factors": None, **changes}
+    groups = parameter_groups(model, config)
+    by_id = {id(p): group["lr"] for group in groups for p in group["params"]}
+    return {name: by_id.get(id(p)) for name, p in model.named_parameters()}
+
+
+def test_without_more_there_is_one_group_of_everything(model):
+    (group,) = parameter_groups(model, {"lr": 0.5, "layer_decay": None, "lr_factors": None})
+    assert group["lr"] == 0.5
+    assert [id(p) for p in group["params"]] == [id(p) for p in model.parameters()]
+
+
+def test_layer_decay_falls_from_the_top_of_the_encoder(model):
+    found = {}
+    for name, rate in rates(model, lr=2.0, layer_decay=0.5).items():
+        parts = name.split(".")
+        place = ".".join(parts[: 3 if parts[1] == "layers" else 2])
+        found.setdefault(place if parts[0] == "encoder" else parts[0], set()).add(rate)
+    assert found == {
+        "encoder.subsampling": {2.0 / 16},
+        "encoder.layers.0": {2.0 / 8},
+        "encoder.layers.1": {2.0 / 4},
+        "encoder.layers.2": {2.0 / 2},
+        "predictor": {2.0},
+        "joiner": {2.0},
+        "ctc_head": {2.0},
+    }
+
+
+def test_the_longest_name_gives_the_factor(model):
+    found = rates(model, lr_factors={"encoder": 0.1, "encoder.layers.1": 0.5, "joiner": 2.0})
+    assert {r for n, r in found.items() if n.startswith("encoder.layers.0.")} == {0.1}
+    assert {r for n, r in found.items() if n.startswith("encoder.layers.1.")} == {0.5}
+    assert {r for n, r in found.items() if n.startswith("joiner.")} == {2.0}
+    assert {r for n, r in found.items() if n.startswith("predictor.")} == {1.0}
+
+
+def test_frozen_parameters_are_in_no_group(model):
+    frozen = frozen_modules(model, ["encoder.subsampling", "encoder.layers.0"])
+    assert frozen == [model.encoder.subsampling, model.encoder.layers[0]]
+    without = [name for name, rate in rates(model, layer_decay=0.9).items() if rate is None]
+    assert without == [
+        name
+        for name, _ in model.named_parameters()
+        if name.startswith(("encoder.subsampling.", "encoder.layers.0."))
+    ]
+
+
+@pytest.mark.parametrize(
+    ("name", "sentence"),
+    [
+        ("encodr", "'encodr', but the model has encoder, predictor, joiner, ctc_head."),
+        ("encoder.layer.0", "'encoder.layer.0', but `encoder` has subsampling, layers."),
+        ("encoder.layers.3", "'encoder.layers.3', but `encoder.layers` has 0, 1, 2."),
+        ("ctc_head.bias", "'ctc_head.bias', but `ctc_head` has no modules."),
+    ],
+)
+def test_an_unknown_name_lists_those_there_are(model, name, sentence):
+    with pytest.raises(ConfigError, match=f"^{re.escape('`trainer.freeze` names ' + sentence)}$"):
+        frozen_modules(model, [name])
+    message = re.escape("`optimizer.lr_factors` names " + sentence)
+    with pytest.raises(ConfigError, match=f"^{message}$"):
+        rates(model, lr_factors={name: 0.1})
+
+
+def test_freezing_everything_is_one_sentence(model):
+    message = "`trainer.freeze` must leave something to train, but leaves nothing."
+    with pytest.raises(ConfigError, match=f"^{re.escape(message)}$"):
+        frozen_modules(model, ["encoder", "predictor", "joiner", "ctc_head"])
+
+
+@pytest.mark.parametrize("joiner", ["fused", "packed"])
+@pytest.mark.parametrize("frozen", ["encoder", "joiner.output", "predictor", "ctc_head"])
+def test_the_others_train_as_they_would_without(tokenizer, frozen, joiner):
+    settings = f"loss.joiner={joiner}", "loss.alignment_frames=null"
+    whole = one_step(tokenizer, [make_batch([0, 1])], *settings)
+    part = one_step(tokenizer, [make_batch([0, 1])], *settings, f"trainer.freeze=[{frozen}]")
+    names = [n for n, _ in part.named_parameters() if n.startswith(f"model.{frozen}.")]
+    assert names
+    for name in names:
+        assert part.gradients.pop(name) is None
+        assert whole.gradients.pop(name) is not None
+    assert_same_gradients(part, whole)
+
+
+def test_frozen_modules_hear_no_dropout_and_do_not_change(tokenizer):
+    settings = "model.dropout=0.5", "model.predictor_dropout=0.5", "trainer.freeze=[encoder]"
+    module = one_step(tokenizer, [make_batch([0, 1])], *settings)
+    encoder = module.model.encoder
+    assert not any(part.training for part in encoder.modules())
+    assert module.model.predictor.dropout.training
+    module.eval()
+    assert not module.model.predictor.training
+    module.train()
+    assert module.model.predictor.training and not encoder.training
+    batch = make_batch([0, 1])
+    first, second = (module.model.encode(batch.features, batch.feature_lengths) for _ in range(2))
+    assert torch.equal(first[0], second[0])
+
+
+def test_an_empty_step_gives_what_trains_a_zero_gradient(tokenizer):
+    from test_training_step import empty_batch
+
+    module = one_step(tokenizer, [empty_batch()], "trainer.freeze=[encoder]")
+    for name, gradient in module.gradients.items():
+        assert (gradient is None) == name.startswith("model.encoder."), name
+        assert gradient is None or not gradient.any()
+
+
+def test_steps_of_ctc_alone_train_with_a_frozen_encoder_and_head(tokenizer):
+    frozen = "trainer.freeze=[encoder,ctc_head]"
+    module = one_step(tokenizer, [make_batch([0, 1])], "loss.ctc_first=1.0", frozen)
+    assert module.last_step_metrics["grad_norm"] == 0
+    assert module.last_step_metrics["ctc_loss"] > 0
