@@ -95,14 +95,16 @@ class _Chunks:
         """Hidden activations and logits of some frames."""
         count = (frames.stop - frames.start) * sample.columns
         hidden, logits = self._hidden[:count], self._logits[:count]
-        self.joiner.write_hidden(hidden, sample.b, frames, sample.columns)
+        self.joiner.write_frames(hidden, sample.b, frames, sample.columns)
+        self.joiner.activate(hidden)
         self.joiner.write_logits(logits, hidden)
         return hidden, logits
 
     def fill_cells(self, sample: Sample, t: Tensor, u: Tensor) -> tuple[Tensor, Tensor]:
         """Hidden activations and logits of any cells."""
         hidden, logits = self._hidden[: len(t)], self._logits[: len(t)]
-        self.joiner.write_hidden_cells(hidden, sample.b, t, u)
+        self.joiner.write_cells(hidden, sample.b, t, u)
+        self.joiner.activate(hidden)
         self.joiner.write_logits(logits, hidden)
         return hidden, logits
 

@@ -70,19 +70,18 @@ class Joiner(NamedTuple):
         hidden = self.encoder.new_empty(count, self.encoder.shape[2], dtype=dtype)
         return hidden, self.encoder.new_empty(count, self.weight.shape[0], dtype=self.logits_dtype)
 
-    def write_hidden(self, hidden: Tensor, sample: int, frames: slice, columns: int) -> None:
-        """Fills rows t-major: those of some frames with all columns of the sample's lattice."""
+    def write_frames(self, hidden: Tensor, sample: int, frames: slice, columns: int) -> None:
+        """Fills rows, not yet activated, with all columns of some frames, t-major."""
         encoded, predicted = self.encoder[sample, frames], self.predictor[sample, :columns]
         rows = hidden.view(len(encoded), columns, hidden.shape[1])
         torch.add(encoded[:, None], predicted[None], out=rows)
-        self._activate(hidden)
 
-    def write_hidden_cells(self, hidden: Tensor, sample: int, t: Tensor, u: Tensor) -> None:
-        """Fills rows with any cells (t, u)."""
+    def write_cells(self, hidden: Tensor, sample: int, t: Tensor, u: Tensor) -> None:
+        """Fills rows, not yet activated, with any cells (t, u)."""
         torch.add(self.encoder[sample][t], self.predictor[sample][u], out=hidden)
-        self._activate(hidden)
 
-    def _activate(self, hidden: Tensor) -> None:
+    def activate(self, hidden: Tensor) -> None:
+        """In place."""
         if self.activation == "tanh":
             hidden.tanh_()
         else:

@@ -26,7 +26,8 @@ def costs_sample_by_sample(
     for group in groups:
         hidden, logits = (buffer[: _num_rows(group)] for buffer in buffers)
         for sample, rows in zip(group, _split(hidden, group), strict=True):
-            joiner.write_hidden(rows, sample.b, sample.all_frames, sample.columns)
+            joiner.write_frames(rows, sample.b, sample.all_frames, sample.columns)
+        joiner.activate(hidden)
         joiner.write_logits(logits, hidden)
         here, arguments = slice(group[0].b, group[-1].b + 1), task.arguments(group)
         if sums is None:
