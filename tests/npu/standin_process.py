@@ -77,7 +77,7 @@ class Process:
         while name not in self.results:
             line = self.reports.readline()
             if not line:
-                return {"outcome": "failed", "text": self._end()}
+                return {"outcome": "ended", "text": self._end()}
             report = json.loads(line)
             self.results[report["name"]] = report
         return self.results[name]
@@ -112,15 +112,25 @@ class StandInItem(pytest.Item):
     def runtest(self) -> None:
         if self.reason is not None:
             pytest.skip(self.reason)
-        stash = self.session.stash
-        if _PROCESS not in stash:
-            names = [item.nodeid for item in self.session.items if isinstance(item, StandInItem)]
-            stash[_PROCESS] = Process({"run": names}, str(self.path.parent))
-        result = stash[_PROCESS].result(self.nodeid)
+        result = self._process().result(self.nodeid)
+        if result["outcome"] == "new process":
+            end(self.session)
+            result = self._process().result(self.nodeid)
         if result["outcome"] == "skipped":
             pytest.skip(result["text"])
+        if result["outcome"] == "ended":
+            end(self.session)
         if result["outcome"] != "passed":
             raise Failure(result["text"])
+
+    def _process(self) -> Process:
+        """The one that is running, or one for this test and all that follow."""
+        stash = self.session.stash
+        if _PROCESS not in stash:
+            items = self.session.items[self.session.items.index(self) :]
+            names = [item.nodeid for item in items if isinstance(item, StandInItem)]
+            stash[_PROCESS] = Process({"run": names}, str(self.path.parent))
+        return stash[_PROCESS]
 
     def repr_failure(self, excinfo: pytest.ExceptionInfo[BaseException], *_: Any) -> Any:
         if isinstance(excinfo.value, Failure):
@@ -160,6 +170,7 @@ class StandInFile(pytest.File):
 
 
 def end(session: pytest.Session) -> None:
-    """Ends the process inside, which has nothing left to do, or hangs."""
+    """Ends the process inside, which has nothing left to do, hangs, or is not to be trusted."""
     if _PROCESS in session.stash:
         session.stash[_PROCESS].close()
+        del session.stash[_PROCESS]

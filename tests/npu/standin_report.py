@@ -19,6 +19,12 @@ def _send(report: dict[str, Any]) -> None:
         os.write(_TASK["report_to"], (json.dumps(report) + "\n").encode())
 
 
+def ask_for_a_new_process(nodeid: str) -> None:
+    """Ends this one before the test, which runs in the next."""
+    _send({"name": nodeid, "outcome": "new process"})
+    os._exit(1)
+
+
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     if "run" in _TASK:
         place = {name: index for index, name in enumerate(_TASK["run"])}

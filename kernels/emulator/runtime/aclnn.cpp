@@ -113,4 +113,18 @@ int aclDestroyIntArray(const aclIntArray* array) {
   return 0;
 }
 
+// Takes the tensors over, as their list owns them from then on.
+aclTensorList* aclCreateTensorList(const aclTensor* const* tensors, uint64_t count) {
+  auto* list = new aclTensorList;
+  for (uint64_t i = 0; i < count; ++i) {
+    list->values.push_back(*tensors[i]);
+    delete tensors[i];
+  }
+  return list;
+}
+int aclDestroyTensorList(const aclTensorList* list) {
+  delete list;
+  return 0;
+}
+
 }  // extern "C"

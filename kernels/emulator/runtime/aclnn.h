@@ -27,6 +27,10 @@ struct aclIntArray {
   std::vector<int64_t> values;
 };
 
+struct aclTensorList {
+  std::vector<aclTensor> values;
+};
+
 // The first phase leaves here all that the second one needs: tensors may be destroyed in between.
 struct aclOpExecutor {
   std::string name;
