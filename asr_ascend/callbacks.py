@@ -25,6 +25,7 @@ COLUMNS = (
     "loss",
     "rnnt_loss",
     "ctc_loss",
+    "distillation_loss",
     "lr",
     "grad_norm",
     "chunk_frames",

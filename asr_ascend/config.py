@@ -31,7 +31,7 @@ from asr_ascend.config_rules import ConfigError, check
 
 # Values of these keys are file names: they are quoted for Hydra's grammar, in which `=`, `,`, `(`
 # and spaces mean something.
-PATH_KEYS = {"baseline", "checkpoint", "init_from", "manifest", "wav"}
+PATH_KEYS = {"baseline", "checkpoint", "init_from", "manifest", "teacher", "wav"}
 PATH_SUFFIXES = ("_manifest", "_dir", "_path")
 
 

@@ -102,6 +102,11 @@ LOSS = {
     "ctc_first": number(0, 1),
     "alignment_frames": optional(list_of(integer(0), 2)),
 }
+DISTILLATION = {
+    "teacher": optional(TEXT),
+    "weight": number(0),
+    "block_bytes": integer(1),
+}
 OPTIMIZER = {
     "lr": number(above=0),
     "betas": list_of(number(0, 1), 2),
@@ -232,7 +237,13 @@ def check(config_name: str, config: Mapping[str, Any]) -> None:
     if config_name != "train":
         _check_group("", config, EVALUATE if config_name == "evaluate" else TRANSCRIBE)
         return
-    groups = {"loss": LOSS, "optimizer": OPTIMIZER, "trainer": TRAINER, "data": DATA}
+    groups = {
+        "loss": LOSS,
+        "distillation": DISTILLATION,
+        "optimizer": OPTIMIZER,
+        "trainer": TRAINER,
+        "data": DATA,
+    }
     top = {key: value for key, value in config.items() if key not in {*groups, "model"}}
     _check_group("", top, TRAIN)
     if config.get("loss", {}).get("reduction") == "none":
@@ -246,6 +257,8 @@ def check(config_name: str, config: Mapping[str, Any]) -> None:
         raise ConfigError(
             "`loss.joiner` must be packed where `loss.fused_log_softmax` is false, but is 'fused'."
         )
+    if config["distillation"]["teacher"] is not None:
+        _check_distillation(config["loss"])
     _check_model(config["model"])
     _check_chunks(config["model"], config["trainer"])
     trainer = config["trainer"]
@@ -267,6 +280,20 @@ def _check_model(values: Mapping[str, Any]) -> None:
         check_model_config(values)
     except ValueError as error:
         raise ConfigError(str(error)) from error
+
+
+def _check_distillation(loss: Mapping[str, Any]) -> None:
+    """A teacher's step has logits, and differentiates them once for both losses."""
+    if loss["joiner"] == "fused":
+        raise ConfigError(
+            "`loss.joiner` must be packed where `distillation.teacher` is given, since a fused "
+            "joiner has no logits to compare, but is 'fused'."
+        )
+    if loss["clamp"] > 0:
+        raise ConfigError(
+            "`loss.clamp` must be at most 0 where `distillation.teacher` is given, since the RNN-T "
+            f"loss has no gradient of its own there, but is {loss['clamp']}."
+        )
 
 
 def _check_chunks(model: Mapping[str, Any], trainer: Mapping[str, Any]) -> None:

@@ -17,9 +17,11 @@ from asr_ascend.data.datamodule import Batch
 from asr_ascend.data.seeding import stable_seed
 from asr_ascend.decoding import greedy_decode
 from asr_ascend.losses import joiner_rnnt_loss, rnnt_loss
+from asr_ascend.losses.distillation import distilled_rnnt_loss
 from asr_ascend.metrics import FRAME_HOP_MS, ErrorCounts, character_errors
 from asr_ascend.parameters import frozen_modules, parameter_groups
 from asr_ascend.schedule import learning_rate_factor
+from asr_ascend.teacher import Teacher
 from asr_ascend.tokenizer import Tokenizer
 
 
@@ -27,20 +29,30 @@ class TransducerModule(LightningModule):
     """Trains a transducer with the fused RNN-T loss and an auxiliary CTC loss.
 
     The first `loss.ctc_first` of the optimiser steps train with CTC alone, the others with
-    RNN-T + `loss.ctc_weight` CTC. Each step draws a chunk size, so that one model serves several
+    RNN-T + `loss.ctc_weight` CTC + `distillation.weight` divergence from the teacher, if there is
+    one. Each step draws a chunk size, so that one model serves several
     latencies. Losses are summed over utterances; the gradients are divided once, before the
     optimiser, by the utterances (or tokens) of the whole step over accumulation and ranks.
 
     Args:
         model: from `build_transducer`.
         tokenizer: whose blank the model was built with.
-        config: the composed training config: `seed`, `loss`, `optimizer`, `trainer`, `model`.
+        config: the composed training config: `seed`, `loss`, `optimizer`, `trainer`, `model`,
+            `distillation`.
+        teacher: as `distillation.teacher` says.
     """
 
-    def __init__(self, model: nn.Module, tokenizer: Tokenizer, config: Mapping[str, Any]) -> None:
+    def __init__(
+        self,
+        model: nn.Module,
+        tokenizer: Tokenizer,
+        config: Mapping[str, Any],
+        teacher: Teacher | None = None,
+    ) -> None:
         super().__init__()
         self.model: Any = model
         self.tokenizer = tokenizer
+        self.teacher = teacher
         self.config = dict(config)
         self.loss_config = config["loss"]
         self.last_step_metrics: dict[str, Any] = {}
@@ -60,23 +72,27 @@ class TransducerModule(LightningModule):
     def on_fit_start(self) -> None:
         total = int(self.trainer.estimated_stepping_batches)
         self.ctc_only_steps = int(self.loss_config["ctc_first"] * total)
+        if self.teacher is not None:
+            self.teacher.to(self.device)
 
     def training_step(self, batch: Batch, batch_idx: int) -> Tensor:
         """Loss of one batch, undivided; an empty one gives a zero that touches every parameter."""
-        weight, rnnt, ctc = 0, None, None
+        weight, rnnt, ctc, distilled = 0, None, None, None
         if batch.features.shape[0] == 0:
             loss = self._zero_loss()
         else:
             ctc_only = self.global_step < self.ctc_only_steps
-            rnnt, ctc = self._losses(batch, ctc_only)
+            rnnt, ctc, distilled = self._losses(batch, ctc_only)
             if rnnt is None:
                 loss = self._zero_loss() + ctc
             else:
                 loss = rnnt + self.loss_config["ctc_weight"] * ctc
+                if distilled is not None:
+                    loss = loss + self.config["distillation"]["weight"] * distilled
                 if self.loss_config["ctc_weight"] == 0:
                     loss = loss + self._zero_loss()
             weight = self._weight(batch)
-        self._count(batch, weight, rnnt, ctc)
+        self._count(batch, weight, rnnt, ctc, distilled)
         # Lightning divides by the accumulation; the division by `weight` is ours.
         return loss * self.trainer.accumulate_grad_batches
 
@@ -87,8 +103,11 @@ class TransducerModule(LightningModule):
         chunk = draws.choice(trainer["chunk_frames"])
         return (chunk, draws.choice(trainer["left_chunks"])) if chunk else (None, None)
 
-    def _losses(self, batch: Batch, ctc_only: bool) -> tuple[Tensor | None, Tensor]:
-        """RNN-T (None while CTC trains alone) and CTC loss, in nats, reduced as the config says."""
+    def _losses(self, batch: Batch, ctc_only: bool) -> tuple[Tensor | None, Tensor, Tensor | None]:
+        """RNN-T, CTC and distillation loss, in nats, reduced as the config says.
+
+        CTC alone while it comes first, no distillation without a teacher.
+        """
         chunk, left = self.draw_chunk(self.global_step)
         encoded, lengths = self.model.encode(batch.features, batch.feature_lengths, chunk, left)
         ctc_log_probs = self.model.ctc_log_probs(encoded)
@@ -104,11 +123,14 @@ class TransducerModule(LightningModule):
         if self.loss_config["reduction"] == "mean":
             ctc = ctc / batch.targets.shape[0]
         if ctc_only:
-            return None, ctc
+            return None, ctc, None
         windows = self._emission_windows(ctc_log_probs, batch, lengths)
+        if self.teacher is not None:
+            rnnt, distilled = self._distillation_losses(encoded, lengths, batch, windows)
+            return rnnt, ctc, distilled
         fused = self.loss_config["joiner"] == "fused"
         make_loss = self._fused_loss if fused else self._packed_loss
-        return make_loss(encoded, lengths, batch, windows), ctc
+        return make_loss(encoded, lengths, batch, windows), ctc, None
 
     def _emission_windows(
         self, ctc_log_probs: Tensor, batch: Batch, lengths: Tensor
@@ -158,6 +180,27 @@ class TransducerModule(LightningModule):
             **self._loss_options(windows),
         )
 
+    def _distillation_losses(
+        self, encoded: Tensor, lengths: Tensor, batch: Batch, windows: Tensor | None
+    ) -> tuple[Tensor, Tensor]:
+        """RNN-T loss and divergence from the teacher."""
+        config = self.loss_config
+        assert self.teacher is not None
+        taught = self.teacher.log_probs(batch)
+        logits = self.model.join_packed(encoded, lengths, batch.targets, batch.target_lengths)
+        options = self._loss_options(windows)
+        del options["clamp"]  # off, see config_rules.py
+        return distilled_rnnt_loss(
+            logits.to(getattr(torch, config["dtype"])),
+            taught,
+            batch.targets,
+            lengths,
+            batch.target_lengths,
+            reuse_logits=config["reuse_logits"],
+            block_bytes=self.config["distillation"]["block_bytes"],
+            **options,
+        )
+
     def _loss_options(self, windows: Tensor | None) -> dict[str, Any]:
         config = self.loss_config
         return {
@@ -182,12 +225,11 @@ class TransducerModule(LightningModule):
             return int(batch.target_lengths.sum())
         return int(batch.features.shape[0])
 
-    def _count(self, batch: Batch, weight: int, rnnt: Tensor | None, ctc: Tensor | None) -> None:
+    def _count(self, batch: Batch, weight: int, *losses: Tensor | None) -> None:
         self._sums += torch.tensor(
             [
                 weight,
-                0.0 if rnnt is None else float(rnnt.detach()),
-                0.0 if ctc is None else float(ctc.detach()),
+                *(0.0 if loss is None else float(loss.detach()) for loss in losses),
                 batch.features.shape[0],
                 int(batch.target_lengths.sum()),
                 sum(batch.num_skipped.values()),
@@ -196,7 +238,7 @@ class TransducerModule(LightningModule):
         )
 
     def _reset_sums(self) -> None:
-        self._sums = torch.zeros(6, dtype=torch.float64)
+        self._sums = torch.zeros(7, dtype=torch.float64)
 
     def on_before_optimizer_step(self, optimizer: torch.optim.Optimizer) -> None:
         """Divides the gradients by what the whole step holds, over accumulation and ranks."""
@@ -204,18 +246,24 @@ class TransducerModule(LightningModule):
         world = self.trainer.world_size
         if world > 1:
             sums = self.trainer.strategy.reduce(sums.to(self.device), reduce_op="sum").cpu()
-        weight, rnnt, ctc, utterances, tokens, skipped = sums.tolist()
+        weight, rnnt, ctc, distilled, utterances, tokens, skipped = sums.tolist()
         scale = world / max(weight, 1.0)
         for parameter in self.parameters():
             if parameter.grad is not None:
                 parameter.grad.mul_(scale)
         ctc_only = self.global_step < self.ctc_only_steps
-        rnnt_mean, ctc_mean = rnnt / max(weight, 1.0), ctc / max(weight, 1.0)
-        total = ctc_mean if ctc_only else rnnt_mean + self.loss_config["ctc_weight"] * ctc_mean
+        rnnt_mean, ctc_mean, distilled_mean = (
+            loss / max(weight, 1.0) for loss in (rnnt, ctc, distilled)
+        )
+        total = ctc_mean
+        if not ctc_only:
+            total = rnnt_mean + self.loss_config["ctc_weight"] * ctc_mean
+            total += self.config["distillation"]["weight"] * distilled_mean
         self.last_step_metrics = {
             "loss": total,
             "rnnt_loss": "" if ctc_only else rnnt_mean,
             "ctc_loss": ctc_mean,
+            "distillation_loss": "" if ctc_only or self.teacher is None else distilled_mean,
             "lr": optimizer.param_groups[0]["lr"],
             "chunk_frames": self.draw_chunk(self.global_step)[0] or 0,
             "utterances": int(utterances),

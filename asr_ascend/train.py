@@ -36,6 +36,7 @@ from asr_ascend.fingerprint import fingerprint
 from asr_ascend.models import build_transducer
 from asr_ascend.module import TransducerModule
 from asr_ascend.saving import Checkpoints, EarlyStopping
+from asr_ascend.teacher import Teacher, load_teacher
 from asr_ascend.tokenizer import Tokenizer
 from asr_ascend.warm_start import WarmStart
 
@@ -67,7 +68,7 @@ def main(config: dict[str, Any]) -> int:
     if start is not None:
         start.load_into(model, tokenizer)
         config["loss"]["blank"] = tokenizer.blank  # -1 was the last of the checkpoint's vocabulary
-    module = TransducerModule(model, tokenizer, config)
+    module = TransducerModule(model, tokenizer, config, _teacher(config, tokenizer))
     folder.mkdir(parents=True, exist_ok=True)
     _write_json(folder / "config.json", config)
     _write_json(folder / RUN_FILE, {"fingerprint": digest, "finished": False})
@@ -80,6 +81,15 @@ def main(config: dict[str, Any]) -> int:
     for line in _closing_lines(trainer, folder, seconds):
         print_(line)
     return 0
+
+
+def _teacher(config: dict[str, Any], tokenizer: Tokenizer) -> Teacher | None:
+    """The teacher of a distillation, checked against the student; None where there is none."""
+    options = config["distillation"]
+    if options["teacher"] is None:
+        return None
+    bins = config["model"]["num_mel_bins"]
+    return load_teacher(options["teacher"], tokenizer, bins, options["block_bytes"])
 
 
 def _closing_lines(trainer: Trainer, folder: Path, seconds: float) -> list[str]:
@@ -202,13 +212,14 @@ def _check_vocabulary(ckpt_path: str, pieces: list[str]) -> None:
 
 
 def _files(config: dict[str, Any]) -> list[Path]:
-    """What the run reads: manifests, the indices of noise banks and rooms, a first checkpoint."""
+    """What the run reads: manifests, the indices of noise banks and rooms, checkpoints."""
     data = config["data"]
     manifests = [value for key, value in data.items() if key.endswith("_manifest")]
     folders = [*(data["noise_banks"] or []), *(data["valid_noise_banks"] or []), data["rooms_dir"]]
     indices = [Path(folder) / INDEX for folder in folders if folder]
-    start = [Path(config["init_from"])] if config["init_from"] else []
-    return [*(Path(path) for path in manifests if path), *indices, *start]
+    checkpoints = [config["init_from"], config["distillation"]["teacher"]]
+    paths = [Path(path) for path in [*manifests, *checkpoints] if path]
+    return [*paths, *indices]
 
 
 def _read_run(folder: Path) -> dict[str, Any]:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 import torch
 from torch import Tensor, nn
 
@@ -57,6 +59,8 @@ class Joiner(nn.Module):
     ) -> Tensor:
         """Logits of the real cells of every lattice alone; no (B, T, U1, ...) tensor is made.
 
+        The whole at once; `packed_blocks` gives them a few rows at a time.
+
         Args:
             encoder_projected: (B, T, H).
             predictor_projected: (B, U1, H).
@@ -66,7 +70,29 @@ class Joiner(nn.Module):
         Returns:
             (N, V), N = sum of frame_lengths * context_lengths.
         """
-        sample, frame, column = packed_cells(frame_lengths, context_lengths)
+        cells = packed_cells(frame_lengths, context_lengths)
+        return self._rows(encoder_projected, predictor_projected, cells)
+
+    def packed_blocks(
+        self,
+        encoder_projected: Tensor,
+        predictor_projected: Tensor,
+        frame_lengths: Tensor,
+        context_lengths: Tensor,
+        block_rows: int,
+    ) -> Iterator[Tensor]:
+        """Yields the rows of `packed`, at most ``block_rows`` at a time."""
+        cells = packed_cells(frame_lengths, context_lengths)
+        for block in zip(*(part.split(block_rows) for part in cells), strict=True):
+            yield self._rows(encoder_projected, predictor_projected, block)
+
+    def _rows(
+        self,
+        encoder_projected: Tensor,
+        predictor_projected: Tensor,
+        cells: tuple[Tensor, ...],
+    ) -> Tensor:
+        sample, frame, column = cells
         frame_row = sample * encoder_projected.shape[1] + frame
         context_row = sample * predictor_projected.shape[1] + column
         hidden = encoder_projected.flatten(0, 1).index_select(0, frame_row)

@@ -6,6 +6,8 @@ join) with its own token ids; `asr_ascend.decoding.beam` adapts that to torchaud
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 import torch
 from torch import Tensor, nn
 
@@ -221,6 +223,20 @@ class Transducer(nn.Module):
         frames = enc_lengths.to(enc.device, torch.int64)
         columns = target_lengths.to(enc.device, torch.int64) + 1
         return self.joiner.packed(encoded, predicted, frames, columns)
+
+    def join_packed_blocks(
+        self,
+        enc: Tensor,
+        enc_lengths: Tensor,
+        targets: Tensor,
+        target_lengths: Tensor,
+        block_rows: int,
+    ) -> Iterator[Tensor]:
+        """Yields the rows of `join_packed`, at most ``block_rows`` (at least 1) at a time."""
+        encoded, predicted = self.joiner_inputs(enc, targets, target_lengths)
+        frames = enc_lengths.to(enc.device, torch.int64)
+        columns = target_lengths.to(enc.device, torch.int64) + 1
+        return self.joiner.packed_blocks(encoded, predicted, frames, columns, block_rows)
 
     def ctc_log_probs(self, enc: Tensor) -> Tensor:
         """Log-probabilities (B, T, V) of the CTC head, float32 or better, from (B, T, D)."""
