@@ -21,7 +21,7 @@ def draw_cer(summary: dict[str, Any], path: Path) -> None:
     figure = Figure(figsize=(7, 4.2), layout="constrained")
     FigureCanvasAgg(figure)
     axes = figure.add_subplot()
-    for rows, set_name, context, line, label in _curves(summary):
+    for rows, set_name, context, line, label in curves(summary):
         shown = cer_cells(rows, set_name, context, names)
         if any(shown):
             values = [float(cell) if cell else float("nan") for cell in shown]
@@ -35,7 +35,7 @@ def draw_cer(summary: dict[str, Any], path: Path) -> None:
     figure.savefig(path, dpi=150)
 
 
-def _curves(summary: dict[str, Any]) -> list[tuple[list[dict[str, Any]], str, str, str, str]]:
+def curves(summary: dict[str, Any]) -> list[tuple[list[dict[str, Any]], str, str, str, str]]:
     """Rows, set, context, line and label of each curve."""
     curves = []
     baseline = summary.get("baseline")

@@ -84,8 +84,9 @@ class Checkpoints(Callback):
 
     @property
     def averaged(self) -> list[Path]:
-        """The checkpoints that go into average.ckpt, the best first."""
-        return [self.folder / name for _, name in self.best[: self.average_k]]
+        """The checkpoints that go into average.ckpt, the best first; not those taken away."""
+        paths = [self.folder / name for _, name in self.best[: self.average_k]]
+        return [path for path in paths if path.is_file()]
 
     def _save_last(self, trainer: Trainer) -> None:
         self.saved_step = trainer.global_step

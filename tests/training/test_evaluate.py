@@ -147,3 +147,19 @@ def test_speech_ends_with_its_last_loud_20_ms():
     speech[8000:9600] = 0.5 * 10 ** (-50 / 20)
     assert speech_end_ms(speech) == 500.0
     assert speech_end_ms(torch.zeros(100)) == 6.25
+
+
+def test_a_baseline_is_heard_in_the_same_noise(tiny_run, tmp_path):
+    arguments = (f"checkpoint={tiny_run.checkpoint}", f"manifest={tiny_run.manifest}")
+    more = ("snr_db=[clean,5,-30]", "progress_bar=false", f"baseline={tiny_run.checkpoint}")
+    done = run("evaluate", *arguments, *more, f"out_dir={tmp_path}", folder=tmp_path)
+    assert done.returncode == 0, done.stderr
+    report = json.loads((tmp_path / "report.json").read_text(encoding="utf-8"))
+    assert report["baseline"] == {
+        "checkpoint": str(tiny_run.checkpoint),
+        "step": 220,
+        "cer": report["cer"],
+        "cer_all_sets": report["cer_all_sets"],
+    }
+    assert "Clean speech pays nothing: the CER stays 0.00%." in done.stdout.splitlines()
+    assert "## Before and after" in (tmp_path / "report.md").read_text(encoding="utf-8")

@@ -19,6 +19,7 @@ RUN = (
     "trainer.val_every_steps=7",
     "trainer.checkpoint_every_steps=3",
     "trainer.save_top_k=2",
+    "trainer.early_stop_patience=9",
     "trainer.chunk_frames=[0,4,8]",
     "loss.ctc_first=0.3",
     "model.dropout=0.1",
