@@ -71,12 +71,15 @@ class Case:
         targets = torch.randint(1, self.vocab, size, generator=generator)
         return targets, torch.tensor(self.logit_lengths), torch.tensor(self.target_lengths)
 
+    @property
+    def is_small(self) -> bool:
+        return self.rows * self.vocab <= SMALL_ELEMENTS
+
     def smaller(self) -> Case:
-        """Of the same kind: fewer samples, all lengths shortened by one factor, V as it is."""
-        most = self.rows * self.vocab
-        if most <= SMALL_ELEMENTS:
+        """Of the same kind: all lengths shortened by one factor, V as it is."""
+        if self.is_small:
             return self
-        factor = math.sqrt(SMALL_ELEMENTS / most)
+        factor = math.sqrt(SMALL_ELEMENTS / (self.rows * self.vocab))
         return Case(
             self.name,
             tuple(max(4, round(factor * T)) for T in self.logit_lengths),

@@ -25,13 +25,17 @@ def allowed_gradient_error(implementation: Implementation) -> float:
 
 
 def check(
-    implementation: Implementation, case: Case, value: Tensor, gradient: Tensor
+    implementation: Implementation, case: Case, value: Tensor, gradient: Tensor, *, whole: bool
 ) -> dict[str, float]:
     """Compares with float64, made of the same rounded logits.
 
-    Small batches as a whole against the reference. Of large ones the value, and the gradient of
-    the last sample, whose rows lie farthest from the start, against the CPU kernel in float64;
-    the tests hold that to the reference.
+    Args:
+        implementation: what made value and gradient.
+        case: of which batch.
+        value, gradient: in the implementation's layout.
+        whole: compare everything with the reference, which takes a while. Otherwise the value,
+            and the gradient of the last sample, whose rows lie farthest from the start, with the
+            CPU kernel in float64, which the tests hold to the reference.
 
     Returns:
         Relative error of the value and largest error of the gradient, and what was allowed.
@@ -39,9 +43,8 @@ def check(
     Raises:
         WrongNumbersError: more than the implementation may be off.
     """
-    small = case.smaller() == case
-    backend = "reference" if small else "cpu"
-    samples = range(len(case.logit_lengths)) if small else [len(case.logit_lengths) - 1]
+    backend = "reference" if whole else "cpu"
+    samples = range(len(case.logit_lengths)) if whole else [len(case.logit_lengths) - 1]
     total = expected_value(case, implementation.dtype, backend)
     error = abs(float(value) - total) / max(1.0, abs(total))
     if not error <= implementation.value_rtol:

@@ -54,7 +54,7 @@ def measure(case: Case, arena: measuring.Arena) -> dict:
     small = case.smaller()
     checks.forget()
     logits = arena.logits(small, "packed", torch.float32)
-    checks.check(ours, small, *ours.prepare(small.indices())(logits))
+    checks.check(ours, small, *ours.prepare(small.indices())(logits), whole=True)
     call(arena.logits(case, "packed", torch.float32))
 
     calls = {

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import gc
 import math
 import statistics
@@ -16,6 +17,16 @@ from benchmarks import checks, floor, machine
 from benchmarks.cases import Case
 from benchmarks.implementations import OURS, Implementation
 
+# What a library may raise where it can't do a case, and what is raised for wrong numbers.
+FAILURES = (
+    checks.WrongNumbersError,
+    RuntimeError,
+    ValueError,
+    TypeError,
+    AssertionError,
+    MemoryError,
+)
+LEAST_FLOORS = 3
 SETTLING_SECONDS = 0.02  # for OpenMP's threads to stop spinning
 
 
@@ -91,11 +102,8 @@ def measure_case(
         for implementation in chosen:
             try:
                 jobs += list(first_calls(implementation, case, arena, settings))
-            except checks.WrongNumbersError as error:
-                results.append({"implementation": implementation.name, "refused": str(error)})
-            except (RuntimeError, ValueError, TypeError, AssertionError, MemoryError) as error:
-                reason = str(error).splitlines()[0] if str(error) else type(error).__name__
-                results.append({"implementation": implementation.name, "failed": reason})
+            except FAILURES as error:
+                results.append({"implementation": implementation.name, **reason_of(error)})
         floors, no_floor = time_all(jobs, case, arena, settings)
     else:
         floors, no_floor = {}, "nothing fits"
@@ -125,28 +133,32 @@ def reason_to_skip(
     free = machine.available_bytes()
     if needed > 0.95 * free:
         return {"skipped": f"needs {needed / 1e9:.1f} GB, {free / 1e9:.1f} GB are free"}
-    small = case.smaller()
-    if small == case:
+    if case.is_small:
         return None
+    small = case.smaller()
     torch.set_num_threads(settings.threads[-1])
     try:
         call = implementation.prepare(small.indices())
         arena = Arena(small.logits_bytes(implementation.layout, implementation.dtype))
         logits = arena.logits(small, implementation.layout, implementation.dtype)
         value, gradient = call(logits)
-        checks.check(implementation, small, value, gradient)
+        checks.check(implementation, small, value, gradient, whole=True)
         logits = arena.logits(small, implementation.layout, implementation.dtype)
         start = time.perf_counter()
         call(logits)
         seconds = time.perf_counter() - start
-    except checks.WrongNumbersError as error:
-        return {"refused": str(error)}
-    except (RuntimeError, ValueError, TypeError, AssertionError) as error:
-        return {"failed": str(error).splitlines()[0] if str(error) else type(error).__name__}
+    except FAILURES as error:
+        return reason_of(error)
     whole = seconds * math.prod(case.shape(implementation.layout)) / (small.rows * small.vocab)
     if whole > settings.slowest:
         return {"skipped": f"a call would take about {whole:.0f} s; --slow runs it"}
     return None
+
+
+def reason_of(error: Exception) -> dict[str, str]:
+    """Why there is no time, as the JSON file has it."""
+    text = str(error).splitlines()[0] if str(error) else type(error).__name__
+    return {"refused" if isinstance(error, checks.WrongNumbersError) else "failed": text}
 
 
 def first_calls(
@@ -162,7 +174,7 @@ def first_calls(
         start = time.perf_counter()
         output, job.peak_extra_bytes = machine.with_peak_extra_bytes(call, logits)
         seconds = time.perf_counter() - start
-        job.numbers = checks.check(implementation, case, *output)
+        job.numbers = checks.check(implementation, case, *output, whole=case.is_small)
         del output
         if seconds > settings.seconds:
             job.warmed_up = False
@@ -182,24 +194,35 @@ def time_all(
         floors, no_floor = {}, str(error)
     for r in range(settings.repetitions):
         waiting = [job for job in jobs if job.wants_more(settings)]
-        if not waiting:
+        if not waiting and r >= LEAST_FLOORS:
             break
-        for threads, times in floors.items():
-            torch.set_num_threads(threads)
-            times.append(timed(floor.run, arena.logits(case, "packed", torch.float32)))
-        # Who comes after whom changes from round to round.
-        start = r % len(waiting)
-        for job in (*waiting[start:], *waiting[:start]):
-            torch.set_num_threads(job.threads)
-            one = job.implementation
-            logits = arena.logits(case, one.layout, one.dtype)
-            job.milliseconds.append(timed(job.call, logits))
+        with no_collection():
+            for threads, times in floors.items():
+                torch.set_num_threads(threads)
+                times.append(timed(floor.run, arena.logits(case, "packed", torch.float32)))
+            # Who comes after whom changes from round to round.
+            start = r % max(1, len(waiting))
+            for job in (*waiting[start:], *waiting[:start]):
+                torch.set_num_threads(job.threads)
+                one = job.implementation
+                logits = arena.logits(case, one.layout, one.dtype)
+                job.milliseconds.append(timed(job.call, logits))
     return floors, no_floor
+
+
+@contextlib.contextmanager
+def no_collection() -> Iterator[None]:
+    """Python's garbage is collected now, and then not within somebody's time."""
+    gc.collect()
+    gc.disable()
+    try:
+        yield
+    finally:
+        gc.enable()
 
 
 def timed(call: Callable[[Tensor], object], logits: Tensor) -> float:
     """Milliseconds of a call. Its result is freed after the clock has stopped."""
-    gc.collect()
     time.sleep(SETTLING_SECONDS)
     start = time.perf_counter()
     result = call(logits)

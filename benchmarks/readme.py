@@ -45,7 +45,7 @@ def summary_text(results: dict) -> str:
     threads = results["settings"]["threads"][-1]
     lead = (
         f"Milliseconds of forward and backward to the gradient by the logits on {threads} "
-        f"thread{'s' * (threads > 1)}, median (as a multiple of the first row's: ours, in place). "
+        f"thread{'s' * (threads > 1)}, median (as a multiple of ours, in place). "
         f"{tables.machine_line(results)}"
     )
     return f"{lead}\n\n{tables.summary_table(results)}"

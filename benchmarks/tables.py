@@ -28,8 +28,8 @@ def aligned(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
 
 
 def milliseconds(value: float) -> str:
-    """Three digits, but whole above a hundred."""
-    return f"{value:,.0f}" if value >= 100 else f"{value:.3g}"
+    """Three digits, but whole from a hundred on."""
+    return f"{value:,.0f}" if value >= 99.95 else f"{value:#.3g}"
 
 
 def time_cell(times: dict) -> str:
@@ -121,8 +121,14 @@ def machine_line(results: dict) -> str:
         f"{results['date'][:10]}, {machine['cores']} cores of {machine['processor']}, "
         f"{machine['memory_bytes'] / 1e9:.0f} GB, {machine['instruction_set']}; {named}; commit "
         f"{commit}{f' and {changed} changed files' if changed else ''}; load "
-        f"{machine['load_average'][0]:.1f} before the start."
+        f"{machine['load_average'][0]:.1f} before the start{busy(results)}."
     )
+
+
+def busy(results: dict) -> str:
+    """A warning, if something else ran."""
+    load = results["machine"]["load_average"][0]
+    return ": **a busy machine, so these times are too long**" if load > 0.5 else ""
 
 
 def summary_table(results: dict) -> str:
@@ -138,7 +144,9 @@ def summary_table(results: dict) -> str:
 
 
 def floor_cell(case: dict, threads: int) -> str:
-    return milliseconds(case["floor"][str(threads)]["median"]) if case["floor"] else ""
+    """With as many threads, or with fewer where that is faster."""
+    medians = [times["median"] for n, times in case["floor"].items() if int(n) <= threads]
+    return milliseconds(min(medians)) if medians else ""
 
 
 def summary_cell(case: dict, name: str, threads: int) -> str:
