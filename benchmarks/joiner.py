@@ -13,9 +13,11 @@ from __future__ import annotations
 
 import argparse
 import json
+import os
 import platform
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -93,8 +95,13 @@ def memory(field: str) -> int:
     return 1024 * int(status.split(field + ":")[1].split()[0])
 
 
-def measure_peak(name: str, shape: list[int], hidden: int, from_inputs: bool) -> int:
-    """Peak bytes of a step above what was there after the imports, or with the inputs made."""
+def measure_peak(
+    name: str, shape: list[int], hidden: int, from_inputs: bool, limit: int | None
+) -> int:
+    """Peak bytes of a step above what was there after the imports, or with the inputs made.
+
+    Above ``limit`` the process ends at once: how far it would have gone isn't asked.
+    """
     if name == "torchaudio":
         import torchaudio.functional  # noqa: F401
     problem = Problem([1, 2, 1, 8], 8)
@@ -104,13 +111,30 @@ def measure_peak(name: str, shape: list[int], hidden: int, from_inputs: bool) ->
     if from_inputs:
         before = memory("VmRSS")
     Path("/proc/self/clear_refs").write_text("5")
+    if limit is not None:
+        threading.Thread(target=stop_above, args=(before + limit, before), daemon=True).start()
     problem.step(name)
     return memory("VmHWM") - before
 
 
-def peak(name: str, shape: list[int], hidden: int, from_inputs: bool, threads: int) -> int:
+def stop_above(limit: int, before: int) -> None:
+    """Ends the process when its peak passes ``limit``, and prints the peak so far."""
+    while memory("VmHWM") <= limit:
+        time.sleep(0.02)
+    print(memory("VmHWM") - before, flush=True)
+    os._exit(0)
+
+
+def peak(
+    name: str,
+    shape: list[int],
+    hidden: int,
+    from_inputs: bool,
+    threads: int,
+    limit: int | None = None,
+) -> int:
     """`measure_peak` in a process of its own."""
-    case = json.dumps([name, shape, hidden, from_inputs, threads])
+    case = json.dumps([name, shape, hidden, from_inputs, limit, threads])
     done = subprocess.run(
         [sys.executable, "-m", "benchmarks.joiner", "--measure-peak", case],
         check=True,
@@ -175,8 +199,9 @@ def capacity(arguments: argparse.Namespace) -> dict[str, object]:
 
     def high(name: str, count: int) -> int:
         shape = [count, T, U, V]
-        found = peak(name, shape, arguments.hidden, False, arguments.threads)
-        print(f"  {name}: {count} utterances, peak {found / 2**30:.3f} GiB", flush=True)
+        found = peak(name, shape, arguments.hidden, False, arguments.threads, limit)
+        shown = f"{found / 2**30:.3f} GiB" if found < limit else "above the limit"
+        print(f"  {name}: {count} utterances, peak {shown}", flush=True)
         return found
 
     for name in ("torchaudio", "packed"):

@@ -38,8 +38,9 @@ def measure(arguments: argparse.Namespace) -> dict[str, Any]:
 
     def packed() -> Tensor:
         sample, t, u = packed_cells(indices[1], indices[2] + 1)
-        hidden = torch.tanh(inputs[0][sample, t] + inputs[1][sample, u])
-        logits = torch.nn.functional.linear(hidden, inputs[2], inputs[3])
+        hidden = inputs[0].flatten(0, 1).index_select(0, sample * inputs[0].shape[1] + t)
+        hidden += inputs[1].flatten(0, 1).index_select(0, sample * inputs[1].shape[1] + u)
+        logits = torch.nn.functional.linear(hidden.tanh_(), inputs[2], inputs[3])
         return rnnt_loss(logits, *indices, blank, reuse_logits=True)
 
     steps = {"packed": packed} | {mass: lambda mass=mass: fused(mass) for mass in MASSES}
