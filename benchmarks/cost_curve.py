@@ -47,7 +47,7 @@ def points(max_bytes: int) -> list[Case]:
     return [case for case in cases if case.logits_bytes("packed", torch.float32) <= max_bytes]
 
 
-def measure(case: Case, arena: measuring.Arena) -> dict:
+def measure(case: Case, arena: measuring.Arena, threads: int) -> dict:
     """Median nanoseconds per cell of the loss and of the floor, numbers checked."""
     ours = IMPLEMENTATIONS[OURS]
     call = ours.prepare(case.indices())
@@ -63,14 +63,14 @@ def measure(case: Case, arena: measuring.Arena) -> dict:
         # Where the other threads' start costs more than they do, one thread is the floor.
         "floor of one": functools.partial(floor.run, num_threads=1),
     }
+    make = functools.partial(arena.logits, case, "packed", torch.float32)
     times: dict[str, list[float]] = {name: [] for name in calls}
     start = time.perf_counter()
     while len(times["loss"]) < MOST:
         if len(times["loss"]) >= LEAST and time.perf_counter() - start > SECONDS:
             break
         for name, timed_call in calls.items():
-            logits = arena.logits(case, "packed", torch.float32)
-            times[name].append(measuring.timed(timed_call, logits))
+            times[name].append(measuring.timed(timed_call, make, threads))
     per_cell = {name: statistics.median(values) / case.rows * 1e6 for name, values in times.items()}
     return {
         "rows": case.rows,
@@ -155,7 +155,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     }
     arena = measuring.Arena(max(case.logits_bytes("packed", torch.float32) for case in cases))
     for case in cases:
-        results["points"].append(measure(case, arena))
+        results["points"].append(measure(case, arena, arguments.threads))
         print(f"{len(results['points'])} of {len(cases)} points", file=sys.stderr)
     print(tables.machine_line(results), end="\n\n")
     print(f"ns per cell, {arguments.threads} threads (of the memory floor)", end="\n\n")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import gc
 import math
 import statistics
@@ -28,6 +29,8 @@ FAILURES = (
 )
 LEAST_FLOORS = 3
 SETTLING_SECONDS = 0.02  # for OpenMP's threads to stop spinning
+SHORT_SECONDS = 5e-3
+SHORT_CALLS = 3
 
 
 @dataclass(frozen=True)
@@ -198,15 +201,14 @@ def time_all(
             break
         with no_collection():
             for threads, times in floors.items():
-                torch.set_num_threads(threads)
-                times.append(timed(floor.run, arena.logits(case, "packed", torch.float32)))
+                make = functools.partial(arena.logits, case, "packed", torch.float32)
+                times.append(timed(floor.run, make, threads))
             # Who comes after whom changes from round to round.
             start = r % max(1, len(waiting))
             for job in (*waiting[start:], *waiting[:start]):
-                torch.set_num_threads(job.threads)
                 one = job.implementation
-                logits = arena.logits(case, one.layout, one.dtype)
-                job.milliseconds.append(timed(job.call, logits))
+                make = functools.partial(arena.logits, case, one.layout, one.dtype)
+                job.milliseconds.append(timed(job.call, make, job.threads))
     return floors, no_floor
 
 
@@ -221,13 +223,24 @@ def no_collection() -> Iterator[None]:
         gc.enable()
 
 
-def timed(call: Callable[[Tensor], object], logits: Tensor) -> float:
-    """Milliseconds of a call. Its result is freed after the clock has stopped."""
+def timed(
+    call: Callable[[Tensor], object], make_logits: Callable[[], Tensor], threads: int
+) -> float:
+    """Milliseconds of a call, without the making of its logits and the freeing of its result.
+
+    A short call is made three times, and the last one counts: the first finds cold caches.
+    """
     time.sleep(SETTLING_SECONDS)
-    start = time.perf_counter()
-    result = call(logits)
-    seconds = time.perf_counter() - start
-    del result
+    for _ in range(SHORT_CALLS):
+        torch.set_num_threads(1)  # so that no thread is left spinning by this
+        logits = make_logits()
+        torch.set_num_threads(threads)
+        start = time.perf_counter()
+        result = call(logits)
+        seconds = time.perf_counter() - start
+        del result
+        if seconds > SHORT_SECONDS:
+            break
     return 1e3 * seconds
 
 

@@ -2,6 +2,7 @@
 
 import dataclasses
 import json
+import time
 
 import pytest
 import torch
@@ -106,12 +107,30 @@ def test_repetitions_are_interleaved_and_rotate(tiny, monkeypatch):
 
         return replaced(name, prepare=prepare, layout="packed")
 
-    settings = Settings(threads=(1, 2), repetitions=3, seconds=10.0)
+    monkeypatch.setattr(measuring, "SHORT_CALLS", 1)
+    settings = Settings(threads=(1, 2), repetitions=3, seconds=60.0)
     measure_case(tiny, [spy("torch"), spy("torchaudio")], settings)
     jobs = [("torch", 1), ("torch", 2), ("torchaudio", 1), ("torchaudio", 2)]
     warm_up, *rounds = (calls[i : i + 4] for i in range(0, len(calls), 4))
     assert warm_up == jobs
     assert rounds == [jobs, jobs[1:] + jobs[:1], jobs[2:] + jobs[:2]]
+
+
+@pytest.mark.parametrize(("seconds", "calls"), [(0.0, 3), (0.006, 1)])
+def test_of_short_calls_the_last_counts(monkeypatch, seconds, calls):
+    made, seen = [], []
+
+    def call(logits):
+        seen.append((logits, torch.get_num_threads()))
+        time.sleep(seconds + 0.001 * (3 - len(seen)))
+
+    def make():
+        made.append(torch.get_num_threads())
+        return len(made)
+
+    milliseconds = measuring.timed(call, make, 2)
+    assert seen == [(n, 2) for n in range(1, calls + 1)] and made == [1] * calls
+    assert milliseconds >= (8.0 if calls == 1 else 0.0)
 
 
 def test_peak_memory_is_that_of_the_call():
