@@ -65,7 +65,7 @@ class _FromJoiner(torch.autograd.Function):
 
 def _gradient(loss: Tensor, logits: Tensor) -> tuple[Tensor, Tensor]:
     (gradient,) = torch.autograd.grad(loss, logits)
-    return loss.detach(), gradient
+    return loss.detach(), gradient.detach()  # some hand out gradients that require grad
 
 
 def ours(reuse_logits: bool) -> Callable[[Indices], Call]:
