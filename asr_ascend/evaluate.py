@@ -9,13 +9,11 @@ import os
 
 os.environ.setdefault("GOMP_SPINCOUNT", "10000")  # see train.py
 
-import json
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import soundfile
 import torch
 from rich.console import Console
 from rich.progress import track
@@ -44,9 +42,10 @@ from asr_ascend.data.seeding import seeded_generator
 from asr_ascend.decoding import Hypothesis, greedy_decode
 from asr_ascend.decoding.beam import beam_decode
 from asr_ascend.metrics import EmissionDelays, character_errors, emission_delays
+from asr_ascend.report_example import EXAMPLE_SNR_DB, write_example
+from asr_ascend.report_pictures import draw_training, log_to_tensorboard
 
 SAMPLE_RATE_HZ = 16000
-EXAMPLE_SNR_DB = 5.0
 
 
 @dataclass(frozen=True)
@@ -93,9 +92,14 @@ def main(config: dict[str, Any]) -> int:
         before = decode_all(baseline, spoken, config), was
     summary = report.summarise(results, about, config["worst"], before)
     folder = out_dir(config)
+    folder.mkdir(parents=True, exist_ok=True)
+    summary["pictures"] = _pictures(trained, spoken[0], config, folder)
     report.write(summary, results, folder)
+    pictures = [folder / name for name in ("cer_by_snr.png", *summary["pictures"])]
+    log_to_tensorboard(folder / "tb" / "evaluation", summary, pictures, report.markdown(summary))
     print(report.table(summary))
-    print(_write_example(spoken[0], results, folder))
+    said = spoken[0].utterance.text
+    print(f"Example at {EXAMPLE_SNR_DB:g} dB: {folder / 'example.wav'}, said: {said}")
     print(f"Report: {folder / 'report.md'}  plot: {folder / 'cer_by_snr.png'}")
     return 0
 
@@ -256,22 +260,18 @@ def _batches(spoken: Sequence[Spoken], seconds: float) -> list[list[Spoken]]:
     return batches
 
 
-def _write_example(item: Spoken, results: Sequence[report.Decoded], folder: Path) -> str:
-    """Writes one noisy utterance with its text, to be listened to and transcribed."""
+def _pictures(
+    trained: TrainedModel, item: Spoken, config: dict[str, Any], folder: Path
+) -> dict[str, str]:
+    """Writes the example and every picture but CER's; a caption for each."""
+    captions = {}
+    run = out_dir({**config, "out_dir": None})
+    if draw_training(run / "metrics.csv", folder / "training.png"):
+        captions["training.png"] = "How it was trained."
     noisy = item.at(EXAMPLE_SNR_DB)
-    peak = float(noisy.abs().max()) if noisy.numel() else 0.0
-    soundfile.write(folder / "example.wav", (noisy / max(1.0, peak)).numpy(), SAMPLE_RATE_HZ)
-    record = {
-        "id": item.utterance.id,
-        "snr_db": EXAMPLE_SNR_DB,
-        "audio_filepath": "example.wav",
-        "text": item.utterance.text,
-    }
-    text = json.dumps(record, ensure_ascii=False) + "\n"
-    (folder / "example.json").write_text(text, encoding="utf-8")
-    return (
-        f"Example at {EXAMPLE_SNR_DB:g} dB: {folder / 'example.wav'}, said: {item.utterance.text}"
-    )
+    chunks = evaluation_chunks(trained.model.encoder, config)[0]
+    example = item.utterance, item.speech, noisy, chunks, SAMPLE_RATE_HZ, folder
+    return {**captions, **write_example(trained, *example)}
 
 
 def cli() -> None:

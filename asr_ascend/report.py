@@ -22,6 +22,12 @@ from asr_ascend.report_parts import (
     unique,
 )
 
+_PICTURE_TITLES = {
+    "training.png": "## Training",
+    "example.png": "## An example",
+    "example_alignment.png": "### What was heard, and when",
+}
+
 
 @dataclass(frozen=True)
 class Decoded:
@@ -166,6 +172,8 @@ def markdown(summary: dict[str, Any]) -> str:
     parts += ["## Errors", markdown_table(*_error_table(summary["cer"]))]
     parts += ["## Emission delay, streaming", *_emission_part(summary)]
     parts += ["## Worst utterances, streaming", _worst_part(summary["worst"])]
+    for name, caption in summary.get("pictures", {}).items():
+        parts += [_PICTURE_TITLES[name], f"![{name.removesuffix('.png')}]({name})", caption]
     return "\n\n".join(parts) + "\n"
 
 

@@ -1,0 +1,87 @@
+"""Pictures of a report, in its folder, in its Markdown and in TensorBoard."""
+
+import json
+
+import numpy as np
+import pytest
+import torch
+from matplotlib.image import imread
+from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
+from tiny_runs import TEXTS, run
+
+from asr_ascend.report_pictures import draw_example, draw_training, log_to_tensorboard
+
+PICTURES = ("training.png", "example.png", "example_alignment.png")
+HEAD = "step,epoch,loss,rnnt_loss,ctc_loss,lr,grad_norm,chunk_frames,utterances,tokens,valid_cer\n"
+
+
+@pytest.fixture(scope="module")
+def folder(tiny_run, tmp_path_factory):
+    folder = tmp_path_factory.mktemp("report")
+    arguments = (f"checkpoint={tiny_run.checkpoint}", f"manifest={tiny_run.manifest}")
+    settings = ("snr_db=[clean,40]", "progress_bar=false", "num_threads=1", f"out_dir={folder}")
+    for _ in range(2):  # the second takes the first one's place
+        done = run("evaluate", *arguments, *settings, folder=folder)
+        assert done.returncode == 0, done.stderr
+    return folder
+
+
+def test_the_report_shows_the_training_and_an_example(folder):
+    text = (folder / "report.md").read_text(encoding="utf-8")
+    for name in PICTURES:
+        assert f"]({name})" in text
+        assert imread(folder / name).shape[0] > 200
+    assert f"said: {TEXTS[0]}" in text
+    captions = json.loads((folder / "report.json").read_text(encoding="utf-8"))["pictures"]
+    assert tuple(captions) == PICTURES
+
+
+def test_tensorboard_has_the_same(folder):
+    (events,) = (folder / "tb" / "evaluation").iterdir()
+    held = EventAccumulator(str(events)).Reload()
+    report = json.loads((folder / "report.json").read_text(encoding="utf-8"))
+    scalars = {tag: held.Scalars(tag) for tag in held.Tags()["scalars"]}
+    assert {tag: (values[0].step, values[0].value) for tag, values in scalars.items()} == {
+        f"cer/tones/{row['context'].replace(' ', '_')}/{row['snr_db']}": (
+            220,
+            pytest.approx(row["cer"]),
+        )
+        for row in report["cer"]
+    }
+    assert sorted(held.Tags()["images"]) == [
+        "cer_by_snr",
+        "example",
+        "example_alignment",
+        "training",
+    ]
+    (text,) = held.Tensors("report/text_summary")
+    assert text.tensor_proto.string_val[0].decode() == (folder / "report.md").read_text("utf-8")
+
+
+def test_a_run_without_steps_has_no_curves(tmp_path):
+    metrics, picture = tmp_path / "metrics.csv", tmp_path / "training.png"
+    assert not draw_training(metrics, picture)
+    metrics.write_text(HEAD)
+    assert not draw_training(metrics, picture)
+    assert not picture.exists()
+    metrics.write_text(HEAD + "1,0,2.0,,2.0,0.1,1.0,8,4,9,\n")
+    assert draw_training(metrics, picture)
+
+
+def test_noise_shows_in_the_spectrogram(tmp_path):
+    time = torch.arange(16000) / 16000
+    speech = torch.where(time > 0.5, (2 * np.pi * 1000 * time).sin(), torch.zeros(()))
+    hum = (2 * np.pi * 6000 * time).sin()
+    quiet, noisy = tmp_path / "quiet.png", tmp_path / "noisy.png"
+    draw_example(quiet, speech, speech, 5.0, 16000)
+    draw_example(noisy, speech, speech + hum, 5.0, 16000)
+    changed = np.abs(imread(quiet) - imread(noisy))[..., :3].sum(-1) > 0.5
+    rows = np.flatnonzero(changed[:, changed.shape[1] // 4])  # while nobody speaks
+    assert rows.min() > changed.shape[0] // 2  # below, where the noisy one is
+
+
+def test_old_events_go(tmp_path):
+    old = tmp_path / "events.out.tfevents.1.old"
+    old.touch()
+    log_to_tensorboard(tmp_path, {"step": 3, "cer": []}, [], "# nothing")
+    assert not old.exists()
