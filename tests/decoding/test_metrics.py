@@ -125,6 +125,8 @@ def test_waiting_for_the_chunk_is_apart():
     assert chunked.median_chunk_wait_ms == 260.0
     ended = emission_delays("abcd", "abcd", frames, starts, 700.0, 8, num_frames=19)
     assert [t.chunk_wait_ms for t in ended.tokens] == [280.0, 0.0, 280.0, 40.0]
+    ahead = emission_delays("abcd", "abcd", frames, starts, 700.0, 8, 19, look_ahead_frames=4)
+    assert [t.chunk_wait_ms for t in ahead.tokens] == [440.0, 160.0, 400.0, 40.0]
 
 
 def test_onset_at_the_frame_end_is_not_before():

@@ -14,14 +14,15 @@ LOSS_KEYS = (
     "fused_log_softmax, joiner, normalize_by, reduction, reuse_logits"
 )
 TRAIN_CASES = {
-    "experiment=dmo": "`experiment` has no option 'dmo'; it has demo, smoke, substation_base, "
-    "substation_finetune.",
+    "experiment=dmo": "`experiment` has no option 'dmo'; it has demo, distillation, smoke, "
+    "substation_base, substation_finetune.",
     "loss=ctc": "`loss` has no option 'ctc'; it has rnnt.",
     "loss.clmap=1": f"Unknown key `loss.clmap`; `loss` has {LOSS_KEYS}.",
     "+loss.clmap=1": f"Unknown key `loss.clmap`; `loss` has {LOSS_KEYS}.",
     "~loss.clamp": "`loss.clamp` must be given, but is missing.",
-    "colour=red": "Unknown key `colour`; the train config has ckpt_path, data, experiment, force, "
-    "init_from, init_vocabulary, loss, model, name, optimizer, output_dir, resume, seed, trainer.",
+    "colour=red": "Unknown key `colour`; the train config has ckpt_path, data, distillation, "
+    "experiment, force, init_from, init_vocabulary, loss, model, name, optimizer, output_dir, "
+    "resume, seed, trainer.",
     "loss.clamp=abc": "`loss.clamp` must be a number, but is 'abc'.",
     "loss.clamp=inf": "`loss.clamp` must be a number, but is inf.",
     "loss.fastemit_lambda=-1": "`loss.fastemit_lambda` must be a number of at least 0, but is -1.",
@@ -50,6 +51,13 @@ TRAIN_CASES = {
     "trainer.name=value.",
     "loss.fused_log_softmax=false": "`loss.joiner` must be packed where `loss.fused_log_softmax` "
     "is false, but is 'fused'.",
+    "distillation.teacher=a.ckpt": "`loss.joiner` must be packed where `distillation.teacher` is "
+    "given, since a fused joiner has no logits to compare, but is 'fused'.",
+    "distillation.weight=-1": "`distillation.weight` must be a number of at least 0, but is -1.",
+    "distillation.wait=1": "Unknown key `distillation.wait`; `distillation` has block_bytes, "
+    "teacher, weight.",
+    "model=emformer": "`trainer.chunk_frames` must be [8] (model.segment_frames) where "
+    "`model.encoder` is emformer, but is [0, 0, 25, 16, 8].",
     "loss.joiner=lazy": "`loss.joiner` must be one of fused, packed, but is 'lazy'.",
     "init_vocabulary=new": "`init_vocabulary` must be one of strict, skip, extend, train, but is "
     "'new'.",
@@ -72,6 +80,33 @@ def test_a_wrong_training_config_is_one_sentence(override):
     with pytest.raises(ConfigError) as caught:
         compose_config("train", ["experiment=demo", override])
     assert str(caught.value) == TRAIN_CASES[override]
+
+
+EMFORMER = ("experiment=smoke", "model=emformer")
+DISTILLATION = ("experiment=distillation",)
+COMBINATIONS = {
+    (*EMFORMER, "model.segment_frames=16", "trainer.chunk_frames=[16]"): "`trainer.val_chunk_ms` "
+    "must be 640 (40 ms times model.segment_frames) where `model.encoder` is emformer, but is 320.",
+    (*EMFORMER, "model.left_segments=2"): "`trainer.left_chunks` must be [2] (model.left_segments) "
+    "where `model.encoder` is emformer, but is [4].",
+    (*EMFORMER, "+model.conv_kernel=7"): "Unknown key `model.conv_kernel`; `model` has dropout, "
+    "encoder, encoder_dim, feedforward_dim, joiner_dim, left_segments, memory_segments, num_heads, "
+    "num_layers, num_mel_bins, predictor, predictor_context, predictor_dim, predictor_dropout, "
+    "right_context_frames, segment_frames, subsampling_channels.",
+    (*DISTILLATION, "loss.joiner=fused"): "`loss.joiner` must be packed where "
+    "`distillation.teacher` is given, since a fused joiner has no logits to compare, but is "
+    "'fused'.",
+    (*DISTILLATION, "loss.clamp=1.0"): "`loss.clamp` must be at most 0 where "
+    "`distillation.teacher` is given, since the RNN-T loss has no gradient of its own there, but "
+    "is 1.0.",
+}
+
+
+@pytest.mark.parametrize("overrides", COMBINATIONS, ids=" ".join)
+def test_keys_that_contradict_each_other_are_one_sentence(overrides):
+    with pytest.raises(ConfigError) as caught:
+        compose_config("train", overrides)
+    assert str(caught.value) == COMBINATIONS[overrides]
 
 
 EVALUATE_CASES = {
@@ -150,7 +185,7 @@ def test_help_shows_groups_keys_and_examples(tmp_path):
     assert done.returncode == 0
     for piece in (
         "python -m asr_ascend.train experiment=demo resume=true",
-        "experiment: demo, smoke, substation_base, substation_finetune",
+        "experiment: demo, distillation, smoke, substation_base, substation_finetune",
         "reduction: sum",
         "checkpoints/last.ckpt",
     ):

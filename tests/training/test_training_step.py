@@ -56,12 +56,12 @@ class Recorder(TransducerModule):
         super().configure_gradient_clipping(optimizer, *args, **kwargs)
 
 
-def one_step(tokenizer, batches: list[Batch], *overrides: str) -> Recorder:
+def one_step(tokenizer, batches: list[Batch], *overrides: str, teacher=None) -> Recorder:
     """One optimiser step that accumulates all of `batches`."""
     config = compose_config("train", [*TINY, "loss.ctc_first=0", "trainer.max_steps=1", *overrides])
     torch.manual_seed(0)
     model = build_transducer(tokenizer.vocab_size, tokenizer.blank, config["model"])
-    module = Recorder(model, tokenizer, config)
+    module = Recorder(model, tokenizer, config, teacher)
     trainer = Trainer(
         accelerator="cpu",
         max_steps=1,
