@@ -132,7 +132,8 @@ def _data(config: dict[str, Any], start: WarmStart | None, print_: Any) -> Speec
         raise
     except ValueError as error:
         raise ConfigError(str(error)) from error
-    print_("\n".join([datamodule.describe(), *(start.notes if start else [])]))
+    starts = [f"Starts from the weights in {start.path}", *start.notes] if start else []
+    print_("\n".join([datamodule.describe(), *starts]))
     return datamodule
 
 

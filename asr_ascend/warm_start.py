@@ -170,7 +170,7 @@ class WarmStart:
         dropped = [repr(piece) for piece in before if piece not in set(after)]
         self.notes.append(
             f"{len(after) - len(added)} of {len(after)} pieces, {BLANK_PIECE} (id {new.blank}) "
-            f"among them, start from the weights in {self.path}"
+            "among them, keep their weights"
         )
         if added:
             self.notes.append(f"New pieces ({len(added)}): {_listing(added)}")
