@@ -47,8 +47,8 @@ class Implementation:
     gradient_atol: float = 1e-5
 
 
-# The lattices of the others are float32: 1.3e-3 off at T=1000, U=200 (measured).
-THEIRS = {"value_rtol": 1e-4, "gradient_atol": 5e-3}
+# The lattices of the others are float32: torchaudio's gradient is 3.9e-3 off at S4 (measured).
+THEIRS = {"value_rtol": 1e-4, "gradient_atol": 1e-2}
 
 
 class _FromJoiner(torch.autograd.Function):
