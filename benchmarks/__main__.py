@@ -51,7 +51,7 @@ def parser() -> argparse.ArgumentParser:
         help="that the repetitions of one may take; a first call that takes longer is the only one "
         "(default: %(default)s)",
     )  # fmt: skip
-    made.add_argument("--slow", action="store_true", help="also what takes over 30 s a call")
+    made.add_argument("--slow", action="store_true", help="also what takes over 45 s a call")
     made.add_argument("--json", type=Path, metavar="FILE", help="write everything measured there")
     return made
 

@@ -48,7 +48,7 @@ class Settings:
     threads: tuple[int, ...]
     repetitions: int = 15
     seconds: float = 3.0
-    slowest: float = 30.0
+    slowest: float = 45.0
 
 
 @dataclass
