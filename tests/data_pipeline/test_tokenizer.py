@@ -137,3 +137,30 @@ def test_training_is_silent(capfd):
 def test_errors(call, message):
     with pytest.raises(ValueError, match=f"^{re.escape(message)}$"):
         call()
+
+
+@pytest.mark.parametrize("blank", [0, 3, -1])
+@pytest.mark.parametrize(("model_type", "size"), [("char", None), ("bpe", 14), ("unigram", 8)])
+def test_an_extended_tokenizer_knows_more_and_changes_nothing_else(model_type, size, blank):
+    texts = ["甲乙丙甲乙", "丙乙甲乙甲", "甲乙甲乙丁", "丁丁甲乙"]
+    old = Tokenizer.train(texts, blank=blank, model_type=model_type, vocab_size=size)
+    new = old.extended("戊甲 戊x")
+    assert new.pieces == [*old.pieces, "戊", "▁", "x"]
+    assert (new.blank, new.unk) == (old.blank, old.unk)
+    for text in texts:
+        assert new.encode(text) == old.encode(text)
+    size = old.vocab_size
+    assert new.encode("戊 x") == [size, size + 1, size + 2]
+    assert new.decode(new.encode("甲乙x 丁戊")) == "甲乙x 丁戊"
+    again = Tokenizer.from_state_dict(new.state_dict())
+    assert again.pieces == new.pieces
+    assert new.extended("甲戊").pieces == new.pieces
+
+
+def test_unknown_characters_are_listed_once_in_order():
+    tokenizer = Tokenizer.train(["甲乙"])
+    assert tokenizer.unknown_characters("甲丁乙x丁") == ["丁", "x"]
+    assert tokenizer.unknown_characters("乙甲") == []
+    with pytest.raises(ValueError) as caught:
+        tokenizer.extended(["甲", "丙丁"])
+    assert str(caught.value) == "`characters` must be single characters, but one is '丙丁'."
