@@ -27,7 +27,7 @@ from asr_ascend.losses.rnnt import rnnt_loss
 
 # Columns of collapsed log-probabilities.
 BLANK, LABEL, REST = range(3)
-DEFAULT_BLOCK_BYTES = 4 * 2**20
+DEFAULT_BLOCK_BYTES = 2**20
 
 
 @torch.compiler.disable

@@ -92,7 +92,8 @@ class Transducer(nn.Module):
             features: (B, F, num_mel_bins) raw log-mel, padded with anything (NaN too).
             lengths: (B,) int64 feature frames of each utterance, in [0, F].
             chunk_frames: encoder frames (40 ms) in a chunk, at least 1; None: full context.
-            left_chunks: chunks of the past that attention sees, at least 0; None: all of it.
+            left_chunks: chunks of the past that attention sees, at least 0; None: all of it. An
+                encoder with ``fixed_chunks`` (an Emformer) takes these alone.
 
         Returns:
             (B, T, D) and (B,) int64 lengths. T is that of F; frames beyond a length are finite but

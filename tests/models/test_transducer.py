@@ -133,6 +133,18 @@ def test_targets_without_a_column():
     assert logits.shape == (5, 7)
 
 
+@pytest.mark.parametrize("block_rows", [1, 5, 16, 100])
+def test_blocks_of_rows_are_the_packed_rows(block_rows):
+    model = tiny_transducer()
+    enc = torch.randn(3, 6, 16, generator=torch.Generator().manual_seed(0))
+    sizes = torch.tensor([6, 4, 1]), torch.tensor([[1, 2], [3, 0], [0, 0]]), torch.tensor([2, 1, 0])
+    expected = model.join_packed(enc, *sizes)
+    blocks = list(model.join_packed_blocks(enc, *sizes, block_rows))
+    assert [len(block) for block in blocks[:-1]] == [block_rows] * (len(blocks) - 1)
+    assert 0 < len(blocks[-1]) <= block_rows
+    torch.testing.assert_close(torch.cat(blocks), expected)
+
+
 def test_int32_targets_and_lengths():
     model = tiny_transducer()
     enc = torch.randn(2, 6, 16)
