@@ -9,6 +9,7 @@ import gc
 import os
 import platform
 import subprocess
+import sys
 from collections.abc import Callable
 from importlib import metadata
 from pathlib import Path
@@ -41,13 +42,14 @@ def describe() -> dict:
 
 
 def package_versions() -> dict[str, str]:
-    """Of what is installed."""
+    """Of what is installed; of what was imported from elsewhere, as it says itself."""
     found = {}
     for name in PACKAGES:
         try:
             found[name] = metadata.version(name)
         except metadata.PackageNotFoundError:
-            continue
+            if name in sys.modules:
+                found[name] = getattr(sys.modules[name], "__version__", "unknown")
     return found
 
 
