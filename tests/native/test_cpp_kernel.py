@@ -58,6 +58,7 @@ def test_cpp_tests_pass_for_every_instruction_set(built: Path) -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(3600)  # three minutes of computing for each instruction set
 def test_exp_of_every_float(built: Path) -> None:
     """The bounds of the exps over all 2**32 floats, where the test above takes every 499th."""
     for isa in runnable_isas(built / "libasr_ascend_cpu.so"):

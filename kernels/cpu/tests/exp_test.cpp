@@ -45,12 +45,13 @@ double TrueExp(double x) {
   return x > 90.0 ? INFINITY : std::exp(x);
 }
 
+bool TakesEveryFloat() { return std::getenv("ASR_ASCEND_TEST_EVERY_FLOAT") != nullptr; }
+
 // Calls check(x, y = f(x)) for floats of both signs, denormals, infinities and NaN among them: all
 // of them if asked to by ASR_ASCEND_TEST_EVERY_FLOAT, else one in 499.
 template <typename Function, typename Check>
 void ForFloats(const Function& function, const Check& check) {
-  const bool every = std::getenv("ASR_ASCEND_TEST_EVERY_FLOAT") != nullptr;
-  const uint32_t stride = every ? 1 : IsEmulated() ? 50021 : 499;
+  const uint32_t stride = TakesEveryFloat() ? 1 : IsEmulated() ? 50021 : 499;
   for (uint64_t base = 0; base < (uint64_t{1} << 32); base += stride * kF32Lanes) {
     F32 x = {};
     for (int i = 0; i < kF32Lanes; ++i)
@@ -127,6 +128,7 @@ void TermsOfSums() {
 // The gradient's exp. A denormal exp and a denormal factor are both rounded before the product.
 void ScaledExps() {
   for (const float factor : {1.0f, -0.37f, 65536.0f, 3e-39f}) {
+    if (TakesEveryFloat() && factor != 1.0f) continue;  // a minute each
     const auto scaled = ScaledExp<F32>::Of(Fill(factor));
     Worst worst;
     ForFloats([&](F32 x) { return scaled(Min(Fill(20.0f), x)); },
