@@ -162,6 +162,13 @@ asr_ascend_status CostsAndOccupancies(const SimdKernels& kernels, const Job& job
   return ASR_ASCEND_OK;
 }
 
+// A sum of products of probabilities is at most 1, but rounding can put it above. NaN stays.
+void NoCostBelowZero(int64_t batch, double* costs) {
+  for (int64_t b = 0; b < batch; ++b) {
+    if (costs[b] < 0.0) costs[b] = 0.0;
+  }
+}
+
 // Bytes from the first element of a layout to its last.
 size_t SpanBytes(const asr_ascend_rnnt_problem& problem, const asr_ascend_rnnt_layout& layout,
                  int64_t rows) {
@@ -231,11 +238,14 @@ asr_ascend_status Forward(const asr_ascend_rnnt_problem& problem, const void* lo
   }
   ForRows(kernels->statistics[problem.dtype], job, checked.rows, problem.num_threads);
   CloseAllWindows(problem, job, checked);
+  asr_ascend_status result = ASR_ASCEND_OK;
   if (state == nullptr) {
     CostsOnly(*kernels, job, checked, problem.num_threads, costs);
-    return ASR_ASCEND_OK;
+  } else {
+    result = CostsAndOccupancies(*kernels, job, checked, problem.num_threads, costs, failure);
   }
-  return CostsAndOccupancies(*kernels, job, checked, problem.num_threads, costs, failure);
+  if (job.fused_log_softmax) NoCostBelowZero(problem.batch, costs);
+  return result;
 }
 
 asr_ascend_status Backward(const asr_ascend_rnnt_problem& problem, const void* logits,

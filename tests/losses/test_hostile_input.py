@@ -260,6 +260,33 @@ def test_logits_of_ten_thousand(dtype: torch.dtype, magnitude: float, backend: s
 
 
 @oracles.each_backend
+@pytest.mark.parametrize("magnitude", [1e15, 1e30])
+def test_a_gradient_stays_bounded_where_scores_lose_their_fractions(
+    magnitude: float, backend: str
+) -> None:
+    """Scores of so many digits round by more than 1, and a posterior must not exceed 1 for it."""
+    case = oracles.make_case([(150, 40)], 5, dtype=torch.float64)
+    digits = torch.linspace(1.0, 2.0, case.logits.numel(), dtype=torch.float64)
+    case = case.with_logits(case.logits * digits.view_as(case.logits) * magnitude)
+    costs, gradient = oracles.run(case, backend)
+    assert magnitude < costs.item() < 1e3 * magnitude
+    assert 0.0 < gradient.abs().max() <= 1.0
+
+
+@oracles.each_backend
+@oracles.each_dtype
+@pytest.mark.parametrize("margin", [17.0, 20.0, 30.0])
+def test_no_cost_is_negative(margin: float, dtype: torch.dtype, backend: str) -> None:
+    """Nearly all goes into one path, and what is left into others that end as surely."""
+    case = oracles.make_case([(40, 1)], 5, blank=4, dtype=dtype, scale=0.0)
+    logits = case.logits.clone().unflatten(0, (40, 2))
+    logits[:, 0, case.targets[0, 0]] = margin
+    logits[:, 1, 4] = margin
+    costs, _ = oracles.run(case.with_logits(logits.flatten(0, 1)), backend)
+    assert 0.0 <= costs.item() < 1e-5
+
+
+@oracles.each_backend
 def test_the_largest_finite_floats(backend: str) -> None:
     """Differences overflow float32: the cost is infinite or huge, never NaN, never negative."""
     case = oracles.make_case([(2, 1)], 4, blank=0)

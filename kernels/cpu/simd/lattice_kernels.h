@@ -124,10 +124,12 @@ struct CellValues {
 
 ASR_ASCEND_SIMD_INLINE CellValues FinishCells(const CellValues& cells, F64 beta, F64 beta_blank,
                                               F64 beta_label, const OccupancyTerms& terms) {
+  // Scores of 1e14 and more round by so much that a posterior could come out above 1.
+  const F64 certain = Fill(0.0);
   const F64 forward = cells.alpha - terms.log_prob;
-  const F64 by_blank = forward + beta_blank + cells.blank;
-  const F64 by_label = forward + beta_label + cells.label;
-  F64 occupancy = forward + beta;
+  const F64 by_blank = Min(certain, forward + beta_blank + cells.blank);
+  const F64 by_label = Min(certain, forward + beta_label + cells.label);
+  F64 occupancy = Min(certain, forward + beta);
   if (terms.log_lambda > -kInfinityF64) {
     occupancy = LogAddExp(occupancy, by_label + terms.log_lambda);
   }
