@@ -41,10 +41,13 @@ def headline(summary: dict[str, Any]) -> list[str]:
 def table(summary: dict[str, Any]) -> list[str]:
     """Lines for a terminal: both models by set, context and SNR, then the headline."""
     names = unique(row["snr_db"] for row in summary["cer"])
-    lines = ["Before and after, CER in % by SNR in dB"]
-    lines.append(" " * 34 + "".join(f"{name:>8}" for name in names))
+    lines = [" " * 34 + "".join(f"{name:>8}" for name in names)]
+    shown_set = shown_context = ""
     for set_name, context, when, values in _rows(summary):
-        lines.append(f"{set_name:12s}{context:14s}{when:8s}" + "".join(f"{v:>8}" for v in values))
+        first = "" if set_name == shown_set else set_name
+        second = "" if (set_name, context) == (shown_set, shown_context) else context
+        shown_set, shown_context = set_name, context
+        lines.append(f"{first:12s}{second:14s}{when:8s}" + "".join(f"{v:>8}" for v in values))
     return [*lines, *headline(summary)]
 
 

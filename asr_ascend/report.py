@@ -117,9 +117,17 @@ def utterance_record(result: Decoded) -> dict[str, Any]:
 
 def table(summary: dict[str, Any]) -> str:
     """CER by set, context and SNR, and the emission delay, as text for a terminal."""
-    names = unique(row["snr_db"] for row in summary["cer"])
     lines = [f"CER in % by SNR in dB ({summary['utterances']} utterances, {summary['decoder']})"]
-    lines.append(f"{'':12s}{'':22s}" + "".join(f"{name:>8}" for name in names))
+    lines += comparison.table(summary) if "baseline" in summary else _cer_lines(summary)
+    emission = summary["emission"]
+    if emission["tokens"]:
+        lines.append(_emission_sentence(emission))
+    return "\n".join(lines)
+
+
+def _cer_lines(summary: dict[str, Any]) -> list[str]:
+    names = unique(row["snr_db"] for row in summary["cer"])
+    lines = [f"{'':12s}{'':22s}" + "".join(f"{name:>8}" for name in names)]
     for set_name in unique(row["set"] for row in summary["cer"]):
         label = set_name
         for context in unique(row["context"] for row in summary["cer"]):
@@ -127,12 +135,7 @@ def table(summary: dict[str, Any]) -> str:
             cells = cer_cells(summary["cer"], set_name, context, names)
             lines.append(f"{label:12s}{shown:22s}" + "".join(f"{cell:>8}" for cell in cells))
             label = ""
-    if "baseline" in summary:
-        lines += comparison.table(summary)
-    emission = summary["emission"]
-    if emission["tokens"]:
-        lines.append(_emission_sentence(emission))
-    return "\n".join(lines)
+    return lines
 
 
 def markdown(summary: dict[str, Any]) -> str:
