@@ -4,6 +4,7 @@ import math
 
 import torch
 from torch import Tensor
+from torch.autograd import forward_ad
 
 from asr_ascend.losses.layout import Problem
 
@@ -66,6 +67,16 @@ def check_tensor(name: str, value: Tensor) -> None:
     """Raises TypeError for what is no tensor, such as a list of lengths."""
     if not isinstance(value, Tensor):
         raise TypeError(f"`{name}` must be a Tensor, but is a {type(value).__name__}.")
+
+
+def refuse_forward_mode(function: str, *inputs: Tensor | None) -> None:
+    """Raises RuntimeError if an input has a tangent, which the operators would drop silently."""
+    for value in inputs:
+        if value is not None and forward_ad.unpack_dual(value).tangent is not None:
+            raise RuntimeError(
+                f"`{function}` has no forward-mode derivative (torch.func.jvp and jacfwd, "
+                "torch.autograd.forward_ad): only backward gives its gradient."
+            )
 
 
 def _check_index(name: str, value: Tensor) -> None:

@@ -7,7 +7,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from asr_ascend.losses import _joiner_arguments
+from asr_ascend.losses import _arguments, _joiner_arguments
 from asr_ascend.losses._joiner_chunked import (
     Rows,
     add_gradient,
@@ -85,7 +85,8 @@ def joiner_rnnt_loss(
     Raises:
         ValueError: shape, device, length, target or option out of place.
         TypeError: wrong type or dtype.
-        RuntimeError: no backend, as for :func:`rnnt_loss`; backward with create_graph=True.
+        RuntimeError: no backend, as for :func:`rnnt_loss`; backward with create_graph=True;
+            forward-mode differentiation.
 
     Source:
         Sample by sample: Braun et al. 2023, "Neural Transducer Training: Reduced Memory Consumption
@@ -94,6 +95,7 @@ def joiner_rnnt_loss(
     """
     inputs = encoder_out, predictor_out, weight, bias
     _joiner_arguments.check_inputs(*inputs)
+    _arguments.refuse_forward_mode("joiner_rnnt_loss", *inputs)
     _joiner_arguments.check_options(
         reduction, activation, max_dropped_mass, max_bytes, logits_dtype
     )
@@ -201,14 +203,15 @@ class _Recomputed(torch.autograd.Function):
     def forward(ctx: Any, *arguments: Any) -> Tensor:
         *inputs, make_joiner, task, max_bytes = arguments
         costs, rows = costs_and_rows(make_joiner(*inputs), task, max_bytes)
-        ctx.save_for_backward(*inputs, rows.shares, rows.log_norm)
+        # The task has the indices too: saved, torch refuses to go on if they were overwritten.
+        ctx.save_for_backward(*inputs, rows.shares, rows.log_norm, *task.problem[:3])
         ctx.rest = make_joiner, task, max_bytes, rows.kept
         return costs
 
     @staticmethod
     def backward(ctx: Any, grad_costs: Tensor) -> tuple[Tensor | None, ...]:
         _refuse_to_make_a_graph()
-        *inputs, shares, log_norm = ctx.saved_tensors
+        *inputs, shares, log_norm, _, _, _ = ctx.saved_tensors
         make_joiner, task, max_bytes, kept = ctx.rest
         with torch.autocast(grad_costs.device.type, enabled=False):
             joiner = make_joiner(*inputs)

@@ -79,7 +79,8 @@ def rnnt_loss(
             contiguous, or logits that overlap in memory.
         TypeError: wrong type or dtype.
         RuntimeError: no native backend, or one that is not built; a second derivative through
-            backend "cpu"; a second backward pass with ``reuse_logits``.
+            backend "cpu"; a second backward pass with ``reuse_logits``; forward-mode
+            differentiation.
 
     Source:
         Graves 2012, "Sequence Transduction with Recurrent Neural Networks". Gradient through the
@@ -104,6 +105,7 @@ def rnnt_loss(
         emission_windows,
     )
     problem = _arguments.check(logits, problem, reuse_logits)
+    _arguments.refuse_forward_mode("rnnt_loss", logits)
     backend = _backends.choose(logits, backend)
     costs = _backends.costs(logits, problem, backend, reuse_logits=reuse_logits, validate=validate)
     if reduction == "mean":

@@ -164,6 +164,30 @@ class TestRepeatedPasses:
             with pytest.raises(RuntimeError, match="modified by an inplace operation"):
                 loss.backward()
 
+    @pytest.mark.parametrize("name", ["targets", "logit_lengths", "target_lengths"])
+    def test_indices_overwritten_before_a_recomputing_backward(self, name):
+        """By a loader that fills the same tensors again: refused, as `rnnt_loss` does."""
+        leaves = make_batch().as_leaves(torch.float32)
+        loss = fused(leaves, **CHUNK_BY_CHUNK)
+        getattr(leaves, name).fill_(1)
+        with pytest.raises(RuntimeError, match="modified by an inplace operation"):
+            loss.backward()
+
+    @pytest.mark.parametrize("name", INPUTS)
+    def test_forward_mode_is_refused(self, name):
+        """Without a leaf that requires grad, its derivative would be 0."""
+        batch = make_batch()
+
+        def loss(value):
+            return fused(batch._replace(**{name: value}))
+
+        with pytest.raises(RuntimeError) as raised:
+            torch.func.jvp(loss, (getattr(batch, name),), (getattr(batch, name),))
+        assert str(raised.value) == (
+            "`joiner_rnnt_loss` has no forward-mode derivative (torch.func.jvp and jacfwd, "
+            "torch.autograd.forward_ad): only backward gives its gradient."
+        )
+
     @each_way
     def test_second_derivatives_are_refused(self, way):
         leaves = make_batch().as_leaves(torch.float64)

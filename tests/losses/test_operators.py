@@ -208,6 +208,18 @@ def test_vmap_over_the_gradient_is_refused(operator):
     assert str(raised.value) == VMAP_MESSAGE
 
 
+@pytest.mark.parametrize("backend", ["cpu", "reference"])
+def test_forward_mode_is_refused(backend):
+    """The operators would drop the tangent, and the derivative would be 0."""
+    logits = make_logits()
+    with pytest.raises(RuntimeError) as raised:
+        torch.func.jvp(lambda z: rnnt_loss(z, *BATCH, backend=backend), (logits,), (logits,))
+    assert str(raised.value) == (
+        "`rnnt_loss` has no forward-mode derivative (torch.func.jvp and jacfwd, "
+        "torch.autograd.forward_ad): only backward gives its gradient."
+    )
+
+
 class TestDirectCalls:
     """What rnnt.py never does must not lead the kernel out of a tensor."""
 
