@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import tempfile
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -12,6 +11,7 @@ from typing import Any
 import torch
 from lightning.fabric.plugins.io.checkpoint_io import CheckpointIO
 
+from asr_ascend.data.atomic import replaced_file
 from asr_ascend.models import Transducer, build_transducer
 from asr_ascend.tokenizer import Tokenizer
 
@@ -43,17 +43,10 @@ class AtomicCheckpointIO(CheckpointIO):
     ) -> None:
         target = Path(path)
         target.parent.mkdir(parents=True, exist_ok=True)
-        handle, temporary = tempfile.mkstemp(dir=target.parent, prefix=f".{target.name}.")
-        try:
-            with os.fdopen(handle, "wb") as stream:
-                torch.save(checkpoint, stream)
-                stream.flush()
-                os.fsync(stream.fileno())
-            Path(temporary).chmod(0o644)  # mkstemp makes files that only their owner can read
-            Path(temporary).replace(target)
-        except BaseException:
-            Path(temporary).unlink(missing_ok=True)
-            raise
+        with replaced_file(target) as temporary, temporary.open("wb") as stream:
+            torch.save(checkpoint, stream)
+            stream.flush()
+            os.fsync(stream.fileno())
 
     def load_checkpoint(
         self, path: Any, map_location: Any = None, weights_only: bool | None = None

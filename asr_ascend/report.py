@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from asr_ascend import comparison
+from asr_ascend.data.atomic import replaced_file
 from asr_ascend.metrics import EmissionDelays, ErrorCounts
 from asr_ascend.report_parts import FULL as FULL  # for those who make `Decoded`
 from asr_ascend.report_parts import STREAMING as STREAMING
@@ -290,6 +291,5 @@ def _worst_part(worst: Sequence[dict[str, Any]]) -> str:
 
 
 def _replace(path: Path, text: str) -> None:
-    temporary = path.with_name(f".{path.name}.part")
-    temporary.write_text(text, encoding="utf-8")
-    temporary.replace(path)
+    with replaced_file(path) as temporary:
+        temporary.write_text(text, encoding="utf-8")

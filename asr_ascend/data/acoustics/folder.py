@@ -11,7 +11,6 @@ import json
 import multiprocessing
 import os
 import signal
-import tempfile
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -25,6 +24,7 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TimeRemainingColumn
 from torch import Tensor
 
+from asr_ascend.data.atomic import replaced_file
 from asr_ascend.data.threads import single_thread
 
 INDEX = "index.json"
@@ -95,7 +95,7 @@ def make_folder(
             log.flush()
             progress.advance(task)
     clips = [record for number in range(len(jobs)) for record in made[number]]
-    with _replaced(folder / INDEX) as path:
+    with replaced_file(folder / INDEX) as path:
         index = {"settings": settings, "clips": clips}
         path.write_text(json.dumps(index, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
     (folder / _MADE).unlink()
@@ -126,23 +126,9 @@ def write_wav(path: Path, wave: Tensor, sample_rate_hz: int) -> float:
     peak = float(wave.abs().max()) if wave.numel() else 0.0
     gain = _PEAK / peak if peak > 0 else 1.0
     samples = (wave * gain * 32767).round().to(torch.int16).numpy()
-    with _replaced(path) as temporary:
+    with replaced_file(path) as temporary:
         soundfile.write(temporary, samples, sample_rate_hz, subtype="PCM_16", format="WAV")
     return 20 * torch.log10(torch.tensor(gain, dtype=torch.float64)).item()
-
-
-@contextlib.contextmanager
-def _replaced(path: Path) -> Iterator[Path]:
-    """A temporary file in the same folder that takes `path`'s place once it is whole."""
-    handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
-    os.close(handle)
-    temporary = Path(name)
-    try:
-        yield temporary
-        temporary.chmod(0o644)  # mkstemp makes files that only their owner can read
-        temporary.replace(path)
-    finally:
-        temporary.unlink(missing_ok=True)
 
 
 def _run(
@@ -185,7 +171,7 @@ def _made(folder: Path, settings: Record) -> dict[int, list[Record]]:
         foreign = [path.name for path in folder.iterdir() if not path.name.startswith(".")]
         if foreign:
             raise NoiseError([f"{folder} must be a new or an empty folder, but has {foreign[0]}."])
-        with _replaced(log) as path:
+        with replaced_file(log) as path:
             path.write_text(json.dumps(settings) + "\n", encoding="utf-8")
         return {}
     for unfinished in folder.glob(".*.*.*"):  # of a run that was killed
@@ -201,7 +187,7 @@ def _made(folder: Path, settings: Record) -> dict[int, list[Record]]:
             if all((folder / record["file"]).is_file() for record in entry["records"]):
                 made[entry["job"]] = entry["records"]
                 kept.append(line)
-    with _replaced(log) as path:
+    with replaced_file(log) as path:
         path.write_text("\n".join(kept) + "\n", encoding="utf-8")
     return made
 
