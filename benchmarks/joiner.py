@@ -215,7 +215,9 @@ def capacity(arguments: argparse.Namespace) -> dict[str, object]:
         few, more = arguments.counts
         low_peak, high_peak = high(name, few), high(name, more)
         per_utterance = (high_peak - low_peak) / (more - few)
-        most = few + int((limit - low_peak) / per_utterance)
+        # Backward holds inputs, sums and gradients, without the logits, which are gone by then.
+        in_backward = 3 * 4 * arguments.hidden * (T + U + 1)
+        most = min(few + int((limit - low_peak) / per_utterance), limit // in_backward)
         results[name] = {
             "measured": {few: low_peak, more: high_peak},
             "bytes_per_utterance": per_utterance,
