@@ -14,6 +14,7 @@ from torch import Tensor, nn
 from asr_ascend.checkpoint import KEY, CheckpointError, model_weights, read_checkpoint
 from asr_ascend.config_rules import ConfigError
 from asr_ascend.data.features import CMVN
+from asr_ascend.models.build import encoder_kind
 from asr_ascend.tokenizer import BLANK_PIECE, Tokenizer
 
 # Tensors with a row for each piece of the vocabulary.
@@ -137,7 +138,10 @@ class WarmStart:
 
     def _differences(self, config: Mapping[str, Any]) -> list[str]:
         """Settings that make the weights mean something else."""
-        here, there = config["model"], self.config["model"]
+        here, there = (
+            {**model, "encoder": encoder_kind(model)}
+            for model in (config["model"], self.config["model"])
+        )
         pairs = [
             (f"model.{key}", here.get(key, "absent"), there.get(key, "absent"))
             for key in dict.fromkeys([*there, *here])

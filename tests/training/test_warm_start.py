@@ -162,6 +162,18 @@ def test_every_setting_that_differs_is_listed(start, mode):
         start.make_tokenizer(config, ["甲"])
 
 
+def test_a_checkpoint_that_names_no_encoder_has_a_conformer(start):
+    named = new_run(loss_blank=start.tokenizer.blank, model_encoder="conformer")
+    assert start.make_tokenizer(named, ["甲"]) is start.tokenizer
+    message = (
+        f"{start.path} doesn't fit this run:\n"
+        "  `model.encoder` is emformer here, conformer in the checkpoint"
+    )
+    other = new_run(loss_blank=start.tokenizer.blank, model_encoder="emformer")
+    with pytest.raises(ConfigError, match=f"^{re.escape(message)}$"):
+        start.make_tokenizer(other, ["甲"])
+
+
 def test_a_run_starts_where_the_other_ended(tiny_run, tmp_path):
     """A rate of almost nothing: after two steps the model still knows all that it did."""
     manifest = f"data.train_manifest={tiny_run.manifest}"
