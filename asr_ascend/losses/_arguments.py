@@ -8,8 +8,9 @@ from torch.autograd import forward_ad
 
 from asr_ascend.losses.layout import Problem
 
-_DTYPES = (torch.float32, torch.float64, torch.float16, torch.bfloat16)
+DTYPES = (torch.float32, torch.float64, torch.float16, torch.bfloat16)
 _INDEX_DTYPES = (torch.int32, torch.int64)
+_REDUCTIONS = ("none", "mean", "sum")
 
 
 def check(logits: Tensor, problem: Problem, reuse_logits: bool) -> Problem:
@@ -48,9 +49,10 @@ def check(logits: Tensor, problem: Problem, reuse_logits: bool) -> Problem:
 
 def _check_logits(logits: Tensor) -> None:
     check_tensor("logits", logits)
-    if logits.dtype not in _DTYPES:
+    if logits.dtype not in DTYPES:
         raise TypeError(
-            f"`logits` must be float32, float64, float16 or bfloat16, but is {_dtype_name(logits)}."
+            "`logits` must be float32, float64, float16 or bfloat16, "
+            f"but is {dtype_name(logits.dtype)}."
         )
     if logits.dim() not in (2, 4):
         raise ValueError(
@@ -69,6 +71,14 @@ def check_tensor(name: str, value: Tensor) -> None:
         raise TypeError(f"`{name}` must be a Tensor, but is a {type(value).__name__}.")
 
 
+def check_reduction(reduction: str) -> None:
+    """Raises ValueError unless it is one that the losses know."""
+    if reduction not in _REDUCTIONS:
+        raise ValueError(
+            f'`reduction` must be "none", "mean" or "sum", but is {quoted(reduction)}.'
+        )
+
+
 def refuse_forward_mode(function: str, *inputs: Tensor | None) -> None:
     """Raises RuntimeError if an input has a tangent, which the operators would drop silently."""
     for value in inputs:
@@ -82,7 +92,7 @@ def refuse_forward_mode(function: str, *inputs: Tensor | None) -> None:
 def _check_index(name: str, value: Tensor) -> None:
     check_tensor(name, value)
     if value.dtype not in _INDEX_DTYPES:
-        raise TypeError(f"`{name}` must be int32 or int64, but is {_dtype_name(value)}.")
+        raise TypeError(f"`{name}` must be int32 or int64, but is {dtype_name(value.dtype)}.")
 
 
 def check_lengths(
@@ -153,5 +163,6 @@ def quoted(value: object) -> str:
     return f'"{value}"' if isinstance(value, str) else repr(value)
 
 
-def _dtype_name(value: Tensor) -> str:
-    return str(value.dtype).removeprefix("torch.")
+def dtype_name(dtype: torch.dtype) -> str:
+    """As in messages: "int32", not "torch.int32"."""
+    return str(dtype).removeprefix("torch.")

@@ -6,11 +6,9 @@ import torch
 from torch import Tensor
 
 from asr_ascend.losses import _arguments, _values
-from asr_ascend.losses._arguments import quoted, shape_of
+from asr_ascend.losses._arguments import DTYPES, dtype_name, quoted, shape_of
 from asr_ascend.losses.layout import Problem
 
-_DTYPES = (torch.float32, torch.float64, torch.float16, torch.bfloat16)
-_REDUCTIONS = ("none", "mean", "sum")
 _ACTIVATIONS = ("tanh", "relu")
 
 
@@ -21,10 +19,10 @@ def check_inputs(encoder: Tensor, predictor: Tensor, weight: Tensor, bias: Tenso
         named["bias"] = bias
     for name, value in named.items():
         _arguments.check_tensor(name, value)
-        if value.dtype not in _DTYPES:
+        if value.dtype not in DTYPES:
             raise TypeError(
                 f"`{name}` must be float32, float64, float16 or bfloat16, "
-                f"but is {_dtype_name(value.dtype)}."
+                f"but is {dtype_name(value.dtype)}."
             )
         if value.device != encoder.device:
             raise ValueError(
@@ -32,8 +30,8 @@ def check_inputs(encoder: Tensor, predictor: Tensor, weight: Tensor, bias: Tenso
             )
         if value.dtype != encoder.dtype and not torch.is_autocast_enabled(encoder.device.type):
             raise TypeError(
-                f"`{name}` must be {_dtype_name(encoder.dtype)} as `encoder_out` outside of "
-                f"autocast, but is {_dtype_name(value.dtype)}."
+                f"`{name}` must be {dtype_name(encoder.dtype)} as `encoder_out` outside of "
+                f"autocast, but is {dtype_name(value.dtype)}."
             )
     if encoder.dim() != 3:
         raise ValueError(f"`encoder_out` must be (B, T, H), but has shape {shape_of(encoder)}.")
@@ -59,10 +57,7 @@ def check_options(
     logits_dtype: torch.dtype | None,
 ) -> None:
     """Raises unless each is what it may be."""
-    if reduction not in _REDUCTIONS:
-        raise ValueError(
-            f'`reduction` must be "none", "mean" or "sum", but is {quoted(reduction)}.'
-        )
+    _arguments.check_reduction(reduction)
     if activation not in _ACTIVATIONS:
         raise ValueError(f'`activation` must be "tanh" or "relu", but is {quoted(activation)}.')
     if not isinstance(max_dropped_mass, int | float) or not 0 <= max_dropped_mass < math.inf:
@@ -74,7 +69,7 @@ def check_options(
         raise ValueError(
             f"`max_bytes` must be None or an int of at least 1, but is {quoted(max_bytes)}."
         )
-    if logits_dtype not in (None, *_DTYPES):
+    if logits_dtype not in (None, *DTYPES):
         raise TypeError(
             "`logits_dtype` must be None, torch.float32, torch.float64, torch.float16 or "
             f"torch.bfloat16, but is {quoted(logits_dtype)}."
@@ -86,10 +81,10 @@ def check_weights(weights: Tensor | None, batch_size: int) -> None:
     if weights is None:
         return
     _arguments.check_tensor("weights", weights)
-    if weights.dtype not in _DTYPES:
+    if weights.dtype not in DTYPES:
         raise TypeError(
             "`weights` must be float32, float64, float16 or bfloat16, "
-            f"but is {_dtype_name(weights.dtype)}."
+            f"but is {dtype_name(weights.dtype)}."
         )
     if shape_of(weights) != (batch_size,):
         raise ValueError(
@@ -127,7 +122,3 @@ def check_problem(encoder: Tensor, predictor: Tensor, weight: Tensor, problem: P
     )
     _values.check_targets(problem.targets, problem.target_lengths, problem.blank, weight.shape[0])
     return problem
-
-
-def _dtype_name(dtype: torch.dtype) -> str:
-    return str(dtype).removeprefix("torch.")

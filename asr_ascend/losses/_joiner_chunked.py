@@ -27,7 +27,7 @@ class Rows(NamedTuple):
 def costs_chunk_by_chunk(joiner: Joiner, task: Task, max_bytes: int) -> Tensor:
     """Costs (B,), unweighted, for a pass that needs no gradient."""
     log_probs, _ = _row_statistics(joiner, task, max_bytes)
-    return rnnt_loss(log_probs, **_two_column_loss(task), reduction="none")
+    return _not_negative(rnnt_loss(log_probs, **_two_column_loss(task), reduction="none"))
 
 
 def costs_and_rows(joiner: Joiner, task: Task, max_bytes: int) -> tuple[Tensor, Rows]:
@@ -41,7 +41,7 @@ def costs_and_rows(joiner: Joiner, task: Task, max_bytes: int) -> tuple[Tensor, 
         masses = -(shares - softmax * shares.sum(1, keepdim=True)).clamp(max=0).sum(1)
         sizes = [sample.rows for sample in task.samples()]
         kept = [kept_rows(mass, task.max_dropped_mass) for mass in masses.split(sizes)]
-    return costs, Rows(shares, log_norm, kept)
+    return _not_negative(costs), Rows(shares, log_norm, kept)
 
 
 def add_gradient(
@@ -157,6 +157,11 @@ def _to_gradient(
 def _float(logits: Tensor) -> Tensor:
     """The same tensor in float32 or better: itself, or a copy of half precision."""
     return logits.to(torch.promote_types(logits.dtype, torch.float32))
+
+
+def _not_negative(costs: Tensor) -> Tensor:
+    """Costs of log-probabilities may have any sign; rounded softmaxes may sum to above 1."""
+    return costs.clamp(min=0.0)
 
 
 def _two_column_loss(task: Task) -> dict[str, Any]:

@@ -6,8 +6,6 @@ from torch import Tensor
 from asr_ascend.losses import _arguments, _backends, _values, layout
 from asr_ascend.losses.layout import Problem
 
-_REDUCTIONS = ("none", "mean", "sum")
-
 
 def rnnt_loss(
     logits: Tensor,
@@ -90,10 +88,7 @@ def rnnt_loss(
         "Alignment Restricted Streaming Recurrent Neural Network Transducer". The signature is
         torchaudio.functional.rnnt_loss's.
     """
-    if reduction not in _REDUCTIONS:
-        raise ValueError(
-            f'`reduction` must be "none", "mean" or "sum", but is {_arguments.quoted(reduction)}.'
-        )
+    _arguments.check_reduction(reduction)
     problem = Problem(
         targets,
         logit_lengths,

@@ -327,6 +327,22 @@ class TestHostile:
         assert not any(g.any() for g in gradients)
 
 
+@each_way
+@pytest.mark.parametrize("margin", [20.0, 30.0])
+def test_no_cost_is_negative(way, margin):
+    """Nearly all goes into one path, and what is left into others that end as surely."""
+    batch = make_batch(lengths=((40, 1),), vocab=5, width=2, bias=False, extra=(0, 0))
+    weight = torch.zeros(5, 2)
+    weight[batch.targets[0, 0], 0] = margin
+    weight[batch.blank, 1] = margin
+    batch = batch._replace(
+        encoder_out=torch.zeros(1, 40, 2), predictor_out=torch.eye(2)[None], weight=weight
+    )
+    for leaves in (batch, batch.as_leaves(torch.float32)):
+        cost = fused(leaves, activation="relu", reduction="none", **way)
+        assert 0.0 <= cost.item() < 1e-5
+
+
 def test_gradcheck_of_both_ways():
     batch = make_batch(lengths=((3, 2), (2, 0)), vocab=5, width=3).as_leaves(torch.float64)
     for way in (SAMPLE_BY_SAMPLE, CHUNK_BY_CHUNK):
