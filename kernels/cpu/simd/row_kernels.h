@@ -22,6 +22,10 @@ constexpr int kGradientBlock = 8;
 // on in double. They stay in the first level of cache from their maximum to their sum.
 constexpr int64_t kChunk = 1024;
 
+// Rows of float up to this many columns are summed in double: so few rounding errors don't cancel
+// out, and the cost of a small lattice would miss its last bit.
+constexpr int64_t kNarrow = 16;
+
 ASR_ASCEND_SIMD_INLINE int64_t ChunkAt(int64_t k, int64_t vocab) {
   return vocab - k < kChunk ? vocab - k : kChunk;
 }
@@ -95,6 +99,10 @@ struct RowSummer {
 
   // next: the row after this one, null after the last.
   __attribute__((always_inline)) void Take(const T* row, const T* next) {
+    if (sizeof(Scalar) == 4 && vocab <= kNarrow) {
+      TakeNarrow(row, next);
+      return;
+    }
     constexpr Scalar kLowest = (Scalar)-__builtin_inff();
     constexpr Scalar kMostNegative =
         sizeof(Scalar) == 4 ? (Scalar)-0x1.fffffep127 : (Scalar)-0x1.fffffffffffffp1023;
@@ -117,6 +125,23 @@ struct RowSummer {
       const Vec from = Max(Fill(kMostNegative), Fill(shift));
       sum += SumOfExp(x, count, from, ahead, ahead_count, &largest);
     } while (k < vocab);
+  }
+
+  void TakeNarrow(const T* row, const T* next) {
+    constexpr Scalar kLowest = (Scalar)-__builtin_inff();
+    const Scalar maximum = largest.Value();
+    shift = maximum > kLowest ? maximum : kLowest;
+    // Any finite number will do for a row of nothing but -inf.
+    const double from = maximum > kLowest ? (double)maximum : 0.0;
+    F64 total = {};
+    for (int64_t k = 0; k < vocab; k += kF64Lanes) {
+      F64 x = Fill(-kInfinityF64);
+      for (int i = 0; i < kF64Lanes && k + i < vocab; ++i) x[i] = S::Get(row + k + i) - from;
+      total += Exp(x);
+    }
+    sum = Sum(total);
+    largest = RowMaximum<T>::Lowest();
+    if (next != nullptr) SeeColumns(next, 0, vocab, &largest);
   }
 };
 
