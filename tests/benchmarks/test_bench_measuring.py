@@ -2,7 +2,7 @@
 
 import dataclasses
 import json
-import time
+from types import SimpleNamespace
 
 import pytest
 import torch
@@ -116,13 +116,17 @@ def test_repetitions_are_interleaved_and_rotate(tiny, monkeypatch):
     assert rounds == [jobs, jobs[1:] + jobs[:1], jobs[2:] + jobs[:2]]
 
 
-@pytest.mark.parametrize(("seconds", "calls"), [(0.0, 3), (0.006, 1)])
-def test_of_short_calls_the_last_counts(monkeypatch, seconds, calls):
-    made, seen = [], []
+@pytest.mark.parametrize(
+    ("seconds", "calls", "expected"), [((0.004, 0.003, 0.002), 3, 2.0), ((0.006,), 1, 6.0)]
+)
+def test_of_short_calls_the_last_counts(monkeypatch, seconds, calls, expected):
+    made, seen, now = [], [], [0.0]
+    clock = SimpleNamespace(sleep=lambda _: None, perf_counter=lambda: now[0])
+    monkeypatch.setattr(measuring, "time", clock)
 
     def call(logits):
+        now[0] += seconds[len(seen)]
         seen.append((logits, torch.get_num_threads()))
-        time.sleep(seconds + 0.001 * (3 - len(seen)))
 
     def make():
         made.append(torch.get_num_threads())
@@ -130,7 +134,7 @@ def test_of_short_calls_the_last_counts(monkeypatch, seconds, calls):
 
     milliseconds = measuring.timed(call, make, 2)
     assert seen == [(n, 2) for n in range(1, calls + 1)] and made == [1] * calls
-    assert milliseconds >= (8.0 if calls == 1 else 0.0)
+    assert milliseconds == pytest.approx(expected)
 
 
 def test_peak_memory_is_that_of_the_call():
