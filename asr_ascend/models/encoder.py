@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from dataclasses import dataclass
 from typing import Any
 
@@ -55,6 +56,7 @@ class StreamingEncoder(nn.Module):
         """Encoder frames for numbers of feature frames; see `subsampled_lengths`."""
         return subsampled_lengths(feature_lengths)
 
+    @abstractmethod
     def forward(
         self, features: Tensor, lengths: Tensor, chunk_frames: int | None, left_chunks: int | None
     ) -> tuple[Tensor, Tensor]:
@@ -70,7 +72,6 @@ class StreamingEncoder(nn.Module):
         Returns:
             (B, T, D) and (B,) lengths in encoder frames. Frames beyond a length hold anything.
         """
-        raise NotImplementedError
 
     def check_chunks(self, chunk_frames: int | None, left_chunks: int | None) -> None:
         """Raises ValueError for chunks that the encoder can't serve."""
@@ -131,6 +132,7 @@ class StreamingEncoder(nn.Module):
             return None
         return features_for_frames(chunk_frames + self.look_ahead_frames)
 
+    @abstractmethod
     def _step_chunk(
         self,
         features: Tensor,
@@ -146,4 +148,3 @@ class StreamingEncoder(nn.Module):
             states: as returned for the chunk before; None at the start.
             chunk_frames, left_chunks: as for `forward`.
         """
-        raise NotImplementedError
