@@ -47,10 +47,8 @@ class Checkpoints(Callback):
         self.saved_step = trainer.global_step
         if not trainer.is_global_zero:
             return
-        # Half-written files of a run that was killed, and, at a fresh start, the old run's.
-        stale = set(self.folder.glob(".*.ckpt.*"))
-        stale |= set(self.folder.glob("*.ckpt")) if trainer.global_step == 0 else set()
-        for path in stale:
+        # Half-written files of a run that was killed.
+        for path in self.folder.glob(".*.ckpt.*"):
             path.unlink()
 
     def on_train_batch_end(

@@ -12,7 +12,6 @@ import os
 # step of a small model on two idle cores takes half as long again.
 os.environ.setdefault("GOMP_SPINCOUNT", "10000")
 
-import json
 import logging
 import sys
 import time
@@ -24,6 +23,7 @@ from typing import Any
 import torch
 from lightning.pytorch import Callback, Trainer, seed_everything
 from lightning.pytorch.loggers import TensorBoardLogger
+from lightning.pytorch.utilities.exceptions import MisconfigurationException
 
 from asr_ascend.callbacks import NoiseRamp, StepLog, StepProgress, StepSeeds
 from asr_ascend.checkpoint import KEY, AtomicCheckpointIO, CheckpointError, read_checkpoint
@@ -33,26 +33,25 @@ from asr_ascend.data.acoustics.folder import INDEX
 from asr_ascend.data.datamodule import SpeechDataModule
 from asr_ascend.data.manifest import ManifestError
 from asr_ascend.fingerprint import fingerprint
+from asr_ascend.losses import available_backends
 from asr_ascend.models import build_transducer
 from asr_ascend.module import TransducerModule
+from asr_ascend.run_folder import RunFolder, RunRecord
 from asr_ascend.saving import Checkpoints, EarlyStopping
 from asr_ascend.teacher import Teacher, load_teacher
 from asr_ascend.tokenizer import Tokenizer
 from asr_ascend.warm_start import WarmStart
 
-RUN_FILE = "run.json"
-
 
 def main(config: dict[str, Any]) -> int:
     """Trains as `config` says, unless that very run is already there; the exit status."""
-    folder = Path(config["output_dir"])
     print_ = _printer()
-    digest = fingerprint(config, _files(config))
-    run = _read_run(folder)
-    if run.get("fingerprint") == digest and run.get("finished") and not config["force"]:
-        print_(f"{folder} holds this very run, finished; force=true trains again.")
+    folder = RunFolder(config, fingerprint(config, _files(config)))
+    if folder.finished:
+        print_(f"{folder.path} holds this very run, finished; force=true trains again.")
         return 0
-    ckpt_path = _resume_from(config, folder, run, digest, print_)
+    ckpt_path = folder.resume_from(print_)
+    _check_backend(config["loss"]["backend"])
     _quiet()
     if config["trainer"]["num_threads"]:
         torch.set_num_threads(config["trainer"]["num_threads"])
@@ -69,18 +68,25 @@ def main(config: dict[str, Any]) -> int:
         start.load_into(model, tokenizer)
         config["loss"]["blank"] = tokenizer.blank  # -1 was the last of the checkpoint's vocabulary
     module = TransducerModule(model, tokenizer, config, _teacher(config, tokenizer))
-    folder.mkdir(parents=True, exist_ok=True)
-    _write_json(folder / "config.json", config)
-    _write_json(folder / RUN_FILE, {"fingerprint": digest, "finished": False})
-    trainer = build_trainer(config, folder, datamodule)
+    record = RunRecord(folder, fresh=ckpt_path is None)
+    trainer = build_trainer(config, folder.path, datamodule, record)
     started = time.monotonic()
     trainer.fit(module, datamodule=datamodule, ckpt_path=ckpt_path, weights_only=True)
     seconds = time.monotonic() - started
-    run = {"fingerprint": digest, "finished": True, "steps": trainer.global_step}
-    _write_json(folder / RUN_FILE, {**run, "seconds": round(seconds, 1)})
-    for line in _closing_lines(trainer, folder, seconds):
+    record.finish(trainer, seconds)
+    for line in _closing_lines(trainer, folder.path, seconds):
         print_(line)
     return 0
+
+
+def _check_backend(name: str | None) -> None:
+    """What a config can't know: which backends of the loss there are here."""
+    usable = available_backends()
+    if name is not None and name not in usable:
+        raise ConfigError(
+            f"`loss.backend` must be null or one of those usable here ({', '.join(usable)}), but "
+            f"is {name!r}."
+        )
 
 
 def _teacher(config: dict[str, Any], tokenizer: Tokenizer) -> Teacher | None:
@@ -137,7 +143,9 @@ def _data(config: dict[str, Any], start: WarmStart | None, print_: Any) -> Speec
     return datamodule
 
 
-def build_trainer(config: dict[str, Any], folder: Path, datamodule: SpeechDataModule) -> Trainer:
+def build_trainer(
+    config: dict[str, Any], folder: Path, datamodule: SpeechDataModule, record: RunRecord
+) -> Trainer:
     """Lightning's trainer with this project's callbacks; validation counts optimiser steps."""
     settings = config["trainer"]
     checkpoints = Checkpoints(
@@ -150,57 +158,39 @@ def build_trainer(config: dict[str, Any], folder: Path, datamodule: SpeechDataMo
     patience, min_delta = settings["early_stop_patience"], settings["early_stop_min_delta"]
     assert datamodule.train_dataset is not None
     callbacks: list[Callback] = [
+        record,
         StepSeeds(config["seed"]),
         NoiseRamp(datamodule.train_dataset, settings["ramp_epochs"], settings["ramp_db"]),
         StepLog(folder / "metrics.csv"),
     ]
     callbacks += [StepProgress()] if settings["progress_bar"] else []
     callbacks += [] if patience is None else [EarlyStopping(patience, min_delta)]
-    return Trainer(
-        max_steps=settings["max_steps"],
-        max_epochs=settings["max_epochs"],
-        accelerator=settings["accelerator"],
-        devices=settings["devices"],
-        strategy=settings["strategy"],
-        precision=settings["precision"],
-        accumulate_grad_batches=settings["accumulate_grad_batches"],
-        val_check_interval=settings["val_every_steps"] * settings["accumulate_grad_batches"],
-        check_val_every_n_epoch=None,
-        num_sanity_val_steps=0,
-        logger=TensorBoardLogger(folder, name="tb", version=""),
-        callbacks=[*callbacks, checkpoints],
-        plugins=[AtomicCheckpointIO()],
-        use_distributed_sampler=False,
-        enable_checkpointing=False,
-        enable_progress_bar=False,
-        enable_model_summary=False,
-    )
-
-
-def _resume_from(
-    config: dict[str, Any], folder: Path, run: dict[str, Any], digest: str, print_: Any
-) -> str | None:
-    """Checkpoint to go on from, checked; None for a fresh start."""
-    if config["ckpt_path"] is not None:
-        if "optimizer_states" not in read_checkpoint(config["ckpt_path"]):
-            raise CheckpointError(
-                f"{config['ckpt_path']} is an average without the optimiser's state, which can't "
-                "be resumed; init_from starts a new run from it."
-            )
-        return str(config["ckpt_path"])
-    last = folder / "checkpoints" / "last.ckpt"
-    if not last.is_file() or run.get("finished"):
-        return None
-    if not config["resume"]:
-        print_(
-            f"{folder} holds an unfinished run, which starts again; resume=true goes on with it."
-        )
-        return None
-    if run.get("fingerprint") != digest:
-        print_(f"{folder} holds a run of another config or sources: training starts afresh.")
-        return None
-    print_(f"Going on from step {read_checkpoint(last)['global_step']} of {last}.")
-    return str(last)
+    options: dict[str, Any] = {
+        "max_steps": settings["max_steps"],
+        "max_epochs": settings["max_epochs"],
+        "accelerator": settings["accelerator"],
+        "devices": settings["devices"],
+        "strategy": settings["strategy"],
+        "precision": settings["precision"],
+        "accumulate_grad_batches": settings["accumulate_grad_batches"],
+        "val_check_interval": settings["val_every_steps"] * settings["accumulate_grad_batches"],
+        "check_val_every_n_epoch": None,
+        "num_sanity_val_steps": 0,
+        "logger": TensorBoardLogger(folder, name="tb", version=""),
+        "callbacks": [*callbacks, checkpoints],
+        "plugins": [AtomicCheckpointIO()],
+        "use_distributed_sampler": False,
+        "enable_checkpointing": False,
+        "enable_progress_bar": False,
+        "enable_model_summary": False,
+    }
+    try:
+        return Trainer(**options)
+    except (ValueError, TypeError, MisconfigurationException) as error:
+        raise ConfigError(
+            "`trainer` must be something that Lightning can run here, but it says: "
+            + " ".join(str(error).split())
+        ) from error
 
 
 def _check_vocabulary(ckpt_path: str, pieces: list[str]) -> None:
@@ -221,22 +211,6 @@ def _files(config: dict[str, Any]) -> list[Path]:
     checkpoints = [config["init_from"], config["distillation"]["teacher"]]
     paths = [Path(path) for path in [*manifests, *checkpoints] if path]
     return [*paths, *indices]
-
-
-def _read_run(folder: Path) -> dict[str, Any]:
-    try:
-        contents = json.loads((folder / RUN_FILE).read_text(encoding="utf-8"))
-    except (OSError, ValueError):
-        return {}
-    return contents if isinstance(contents, dict) else {}
-
-
-def _write_json(path: Path, contents: dict[str, Any]) -> None:
-    temporary = path.with_name(f".{path.name}.part")
-    temporary.write_text(
-        json.dumps(contents, ensure_ascii=False, indent=1) + "\n", encoding="utf-8"
-    )
-    temporary.replace(path)
 
 
 def _printer() -> Any:

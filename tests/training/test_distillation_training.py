@@ -182,4 +182,6 @@ def test_a_teacher_that_is_no_checkpoint_is_one_sentence(tiny_run, tmp_path):
     arguments = (*TINY, f"data.train_manifest={tiny_run.manifest}", PACKED)
     done = run("train", *arguments, "distillation.teacher=gone.ckpt", folder=tmp_path)
     assert done.returncode == 2
-    assert done.stderr.splitlines()[-1] == "Error: The checkpoint gone.ckpt is not a file."
+    assert done.stderr.splitlines()[-1] == (
+        "Error: `distillation.teacher` must be a checkpoint, but gone.ckpt is not there."
+    )

@@ -1,6 +1,7 @@
 """Two ranks train as one that accumulates over both ranks' batches."""
 
 import csv
+import json
 import os
 import subprocess
 from pathlib import Path
@@ -32,13 +33,22 @@ def rows(folder: Path) -> list[dict[str, str]]:
         return list(csv.DictReader(stream))
 
 
+def leave_an_unfinished_run(folder: Path, *settings: str) -> None:
+    """A run of another config: no rank may go on with it, whatever another has written by then."""
+    assert run("train", *settings, folder=folder).returncode == 0
+    path = folder / "outputs" / "smoke" / "run.json"
+    record = json.loads(path.read_text(encoding="utf-8"))
+    path.write_text(json.dumps({**record, "finished": False}), encoding="utf-8")
+
+
 def test_two_ranks_hear_and_learn_what_one_does(tmp_path):
     manifest = write_corpus(tmp_path / "corpus")
     (tmp_path / "corpus" / "7.wav").write_text("can't be read", encoding="utf-8")
     settings = (*SETTINGS, f"data.train_manifest={manifest}", f"data.replay_manifest={manifest}")
     (tmp_path / "one").mkdir()
     (tmp_path / "two").mkdir()
-    ranks = ("trainer.devices=2", "trainer.strategy=ddp")
+    ranks = ("trainer.devices=2", "trainer.strategy=ddp", "resume=true")
+    leave_an_unfinished_run(tmp_path / "two", *settings, "optimizer.lr=0.01", "trainer.max_steps=1")
     two = subprocess.Popen(
         command("train", *settings, *ranks),
         cwd=tmp_path / "two",
