@@ -173,6 +173,8 @@ def _explain(config_name: str, overrides: Sequence[str], error: Exception) -> st
         return f"`{group}` has no option '{option}'; it has {known}."
     if isinstance(error, OverrideParseException):
         return f"'{error.override}' is not an override of the form key=value."
+    if text.startswith("Config group override must be"):
+        return _not_an_option(overrides)
     unknown = re.search(
         r"[Cc]ould not (?:override|append to|delete from config\.?) '([^']+)'", text
     )
@@ -184,10 +186,26 @@ def _explain(config_name: str, overrides: Sequence[str], error: Exception) -> st
     return " ".join(text.split())
 
 
+def _groups() -> set[str]:
+    return {path.name for path in conf_dir().iterdir() if path.is_dir()}
+
+
+def _not_an_option(overrides: Sequence[str]) -> str:
+    """Names the first override that gives a group, or no key at all, something like a number."""
+    for override in overrides:
+        key, _, value = override.partition("=")
+        if key in _groups():
+            options = sorted(path.stem for path in (conf_dir() / key).glob("*.yaml"))
+            if value not in options:
+                return f"`{key}` must be one of its options, {', '.join(options)}, but is {value}."
+    wrong = next(override for override in overrides if override.startswith("="))
+    return f"'{wrong}' is not an override of the form key=value."
+
+
 def _unknown_key(config_name: str, overrides: Sequence[str], key: str) -> str:
     """Names the keys that stand where the unknown one was looked for."""
     key = key.split("@")[0].lstrip("+~")
-    groups = {path.name for path in conf_dir().iterdir() if path.is_dir()}
+    groups = _groups()
     if key in groups and config_name == "train":
         return (
             f"`{key}` is a group: choose one of its options, or set its keys as {key}.name=value."

@@ -2,90 +2,36 @@
 
 from __future__ import annotations
 
-import math
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping
 from typing import Any
+
+from asr_ascend.config_values import (
+    CHUNK_MS,
+    FLAG,
+    PATHS,
+    TEXT,
+    Rule,
+    choice,
+    either,
+    integer,
+    list_of,
+    number,
+    optional,
+)
 
 
 class ConfigError(ValueError):
     """A config that can't be run; the message is one sentence for the user."""
 
 
-@dataclass(frozen=True)
-class Rule:
-    """What a value must be (for the message) and the test of it."""
-
-    wanted: str
-    accepts: Callable[[Any], bool]
-
-
-def integer(low: int | None = None, high: int | None = None) -> Rule:
-    def accepts(value: Any) -> bool:
-        whole = isinstance(value, int) and not isinstance(value, bool)
-        return whole and (low is None or value >= low) and (high is None or value <= high)
-
-    return Rule("an integer" + _range(low, high), accepts)
-
-
-def number(low: float | None = None, high: float | None = None, above: float | None = None) -> Rule:
-    def accepts(value: Any) -> bool:
-        if (
-            isinstance(value, bool)
-            or not isinstance(value, int | float)
-            or not math.isfinite(value)
-        ):
-            return False
-        inside = (low is None or value >= low) and (high is None or value <= high)
-        return inside and (above is None or value > above)
-
-    return Rule(
-        "a number" + (f" above {above}" if above is not None else _range(low, high)), accepts
-    )
-
-
-def choice(*options: str | int) -> Rule:
-    return Rule("one of " + ", ".join(map(str, options)), lambda value: value in options)
-
-
-def optional(rule: Rule) -> Rule:
-    return Rule(rule.wanted + " or null", lambda value: value is None or rule.accepts(value))
-
-
-def either(first: Rule, second: Rule) -> Rule:
-    return Rule(
-        f"{first.wanted} or {second.wanted}", lambda v: first.accepts(v) or second.accepts(v)
-    )
-
-
-def list_of(rule: Rule, length: int | None = None) -> Rule:
-    def accepts(value: Any) -> bool:
-        right = isinstance(value, list) and (len(value) == length if length else len(value) > 0)
-        return right and all(rule.accepts(item) for item in value)
-
-    return Rule(
-        f"a list of {f'{length} values' if length else 'values'}, each {rule.wanted}", accepts
-    )
-
-
-def _range(low: float | None, high: float | None) -> str:
-    if low is not None and high is not None:
-        return f" in [{low}, {high}]"
-    if low is not None:
-        return f" of at least {low}"
-    return "" if high is None else f" of at most {high}"
-
-
-TEXT = Rule("a non-empty string", lambda value: isinstance(value, str) and value != "")
-FLAG = Rule("true or false", lambda value: isinstance(value, bool))
-PATHS = either(TEXT, list_of(TEXT))
-CHUNK_MS = either(
-    Rule(
-        "a multiple of 40 of at least 40",
-        lambda value: integer(40).accepts(value) and value % 40 == 0,
-    ),
-    choice("full"),
+SHARE_BELOW_1 = Rule(
+    "a number of at least 0 and below 1", lambda value: number(0).accepts(value) and value < 1
 )
+LIMIT = Rule(
+    "an integer of at least 1, or -1 for no limit",
+    lambda value: integer(-1).accepts(value) and value != 0,
+)
+PRECISIONS = ("32-true", "16-mixed", "bf16-mixed", "64-true", "16-true", "bf16-true")
 
 LOSS = {
     "blank": integer(),
@@ -96,7 +42,7 @@ LOSS = {
     "fastemit_lambda": number(0),
     "dtype": choice("float32", "float16", "bfloat16", "float64"),
     "reuse_logits": FLAG,
-    "backend": optional(TEXT),
+    "backend": optional(choice("cpu", "npu", "reference")),
     "normalize_by": choice("utterances", "tokens"),
     "ctc_weight": number(0),
     "ctc_first": number(0, 1),
@@ -109,7 +55,7 @@ DISTILLATION = {
 }
 OPTIMIZER = {
     "lr": number(above=0),
-    "betas": list_of(number(0, 1), 2),
+    "betas": list_of(SHARE_BELOW_1, 2),
     "weight_decay": number(0),
     "warmup_steps": integer(0),
     "cosine_last": number(0, 1),
@@ -125,13 +71,13 @@ OPTIMIZER = {
     ),
 }
 TRAINER = {
-    "max_steps": integer(-1),
-    "max_epochs": integer(-1),
+    "max_steps": LIMIT,
+    "max_epochs": LIMIT,
     "accelerator": TEXT,
     "devices": either(integer(1), TEXT),
     "strategy": TEXT,
-    "precision": TEXT,
-    "num_threads": optional(integer(1)),
+    "precision": choice(*PRECISIONS),
+    "num_threads": optional(integer(1, 1024)),
     "accumulate_grad_batches": integer(1),
     "gradient_clip_val": optional(number(0)),
     "ramp_epochs": integer(0),
@@ -177,8 +123,16 @@ DATA = {
     "rooms_dir": optional(TEXT),
     "room_probability": number(0, 1),
     "speed_factors": list_of(number(0.5, 2)),
-    "spec_augment": optional(Rule("arguments of SpecAugment", lambda v: isinstance(v, dict))),
+    "spec_augment": optional(Rule("a group of keys", lambda v: isinstance(v, dict))),
     "cache_audio_bytes": integer(0),
+}
+SPEC_AUGMENT = {
+    "num_freq_masks": integer(0),
+    "max_freq_bins": integer(0),
+    "num_time_masks": integer(0),
+    "max_time_frames": integer(0),
+    "max_time_fraction": number(0, 1),
+    "fill": number(),
 }
 TRAIN = {
     "name": TEXT,
@@ -208,7 +162,7 @@ EVALUATE = {
     "batch_seconds": number(above=0),
     "worst": integer(0),
     "out_dir": optional(TEXT),
-    "num_threads": optional(integer(1)),
+    "num_threads": optional(integer(1, 1024)),
     "progress_bar": FLAG,
 }
 TRANSCRIBE = {
@@ -220,7 +174,7 @@ TRANSCRIBE = {
     "format": choice("text", "json"),
     "times": FLAG,
     "plot_dir": optional(TEXT),
-    "num_threads": optional(integer(1)),
+    "num_threads": optional(integer(1, 1024)),
 }
 
 
@@ -253,6 +207,13 @@ def check(config_name: str, config: Mapping[str, Any]) -> None:
         )
     for group, rules in groups.items():
         _check_group(f"{group}.", config[group], rules)
+    if config["data"]["spec_augment"] is not None:
+        _check_group("data.spec_augment.", config["data"]["spec_augment"], SPEC_AUGMENT, False)
+    _check_combinations(config)
+
+
+def _check_combinations(config: Mapping[str, Any]) -> None:
+    """Values that are right one by one, but not together."""
     if config["loss"]["joiner"] == "fused" and not config["loss"]["fused_log_softmax"]:
         raise ConfigError(
             "`loss.joiner` must be packed where `loss.fused_log_softmax` is false, but is 'fused'."
@@ -260,6 +221,7 @@ def check(config_name: str, config: Mapping[str, Any]) -> None:
     if config["distillation"]["teacher"] is not None:
         _check_distillation(config["loss"])
     _check_model(config["model"])
+    _check_features(config["model"], config["data"])
     _check_chunks(config["model"], config["trainer"])
     trainer = config["trainer"]
     if trainer["average_top_k"] > trainer["save_top_k"]:
@@ -280,6 +242,14 @@ def _check_model(values: Mapping[str, Any]) -> None:
         check_model_config(values)
     except ValueError as error:
         raise ConfigError(str(error)) from error
+
+
+def _check_features(model: Mapping[str, Any], data: Mapping[str, Any]) -> None:
+    if data["num_mel_bins"] != model["num_mel_bins"]:
+        raise ConfigError(
+            f"`data.num_mel_bins` must be `model.num_mel_bins` ({model['num_mel_bins']}), but is "
+            f"{data['num_mel_bins']}."
+        )
 
 
 def _check_distillation(loss: Mapping[str, Any]) -> None:
@@ -314,10 +284,12 @@ def _check_chunks(model: Mapping[str, Any], trainer: Mapping[str, Any]) -> None:
             )
 
 
-def _check_group(prefix: str, values: Any, rules: Mapping[str, Rule]) -> None:
+def _check_group(
+    prefix: str, values: Any, rules: Mapping[str, Rule], mandatory: bool = True
+) -> None:
     if not isinstance(values, Mapping):
         raise ConfigError(f"`{prefix[:-1]}` must be a group of keys, but is {values!r}.")
-    for key in rules:
+    for key in rules if mandatory else ():
         if values.get(key, "???") == "???":  # OmegaConf's mark of a mandatory key
             raise ConfigError(f"`{prefix}{key}` must be given, but is missing.")
     for key, value in values.items():

@@ -17,10 +17,13 @@ NOT_TRAINING = (
     "chunks.py",
     "plots.py",
     "report.py",
+    "report_example.py",
     "report_parts.py",
+    "report_pictures.py",
     "comparison.py",
     "config.py",
     "config_rules.py",
+    "config_values.py",
     "data/importing.py",
     "data/importers/",
 )

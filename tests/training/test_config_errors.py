@@ -34,9 +34,29 @@ TRAIN_CASES = {
     "is 'nonsense'.",
     "loss.fused_log_softmax=1": "`loss.fused_log_softmax` must be true or false, but is 1.",
     "optimizer.lr=0": "`optimizer.lr` must be a number above 0, but is 0.",
-    "optimizer.betas=[0.9]": "`optimizer.betas` must be a list of 2 values, each a number in "
-    "[0, 1], but is [0.9].",
-    "trainer.max_epochs=1.5": "`trainer.max_epochs` must be an integer of at least -1, but is 1.5.",
+    "optimizer.betas=[0.9]": "`optimizer.betas` must be a list of 2 values, each a number of "
+    "at least 0 and below 1, but is [0.9].",
+    "optimizer.betas=[0.9,1.0]": "`optimizer.betas` must be a list of 2 values, each a number of "
+    "at least 0 and below 1, but is [0.9, 1.0].",
+    "trainer.max_epochs=1.5": "`trainer.max_epochs` must be an integer of at least 1, or -1 for no "
+    "limit, but is 1.5.",
+    "trainer.max_steps=0": "`trainer.max_steps` must be an integer of at least 1, or -1 for no "
+    "limit, but is 0.",
+    "trainer.precision=bf16": "`trainer.precision` must be one of 32-true, 16-mixed, bf16-mixed, "
+    "64-true, 16-true, bf16-true, but is 'bf16'.",
+    "trainer.num_threads=100000": "`trainer.num_threads` must be an integer in [1, 1024] or null, "
+    "but is 100000.",
+    "loss.backend=gpu": "`loss.backend` must be one of cpu, npu, reference or null, but is 'gpu'.",
+    "data.num_mel_bins=40": "`data.num_mel_bins` must be `model.num_mel_bins` (80), but is 40.",
+    "+data.spec_augment.num_bands=1": "Unknown key `data.spec_augment.num_bands`; "
+    "`data.spec_augment` has fill, max_freq_bins, max_time_fraction, max_time_frames, "
+    "num_freq_masks, num_time_masks.",
+    "data.spec_augment.num_freq_masks=x": "`data.spec_augment.num_freq_masks` must be an integer "
+    "of at least 0, but is 'x'.",
+    "loss=3": "`loss` must be one of its options, rnnt, but is 3.",
+    "model=null": "`model` must be one of its options, conformer_lstm, conformer_small, emformer, "
+    "but is null.",
+    "=3": "'=3' is not an override of the form key=value.",
     "trainer.max_steps=-1": "One of `trainer.max_steps` and `trainer.max_epochs` must be set, "
     "but both are -1.",
     "trainer.chunk_frames=[]": "`trainer.chunk_frames` must be a list of values, each an integer "
