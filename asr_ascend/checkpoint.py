@@ -88,7 +88,8 @@ def made_by(path: str | os.PathLike[str]) -> str:
 
     folder = Path(path).parent
     for experiment in sorted((conf_dir() / "experiment").glob("*.yaml")):
-        if folder == Path("outputs", OmegaConf.load(experiment)["name"], "checkpoints"):
+        name = OmegaConf.select(OmegaConf.load(experiment), "name")
+        if folder == Path("outputs", name, "checkpoints"):
             command = f"python -m asr_ascend.train experiment={experiment.stem}"
             return f" It is made by: {command}"
     return ""

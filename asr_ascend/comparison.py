@@ -86,8 +86,14 @@ def _rows(summary: dict[str, Any]) -> Iterator[tuple[str, str, str, list[str]]]:
                 for when, values in shown.items():
                     yield set_name, context, when, values
                 pairs = zip(shown["before"], shown["after"], strict=True)
-                change = [f"{float(b) - float(a):+.2f}" if a and b else "" for a, b in pairs]
+                change = [_signed(float(b) - float(a)) if a and b else "" for a, b in pairs]
                 yield set_name, context, "change", change
+
+
+def _signed(points: float) -> str:
+    """A change with its sign, which no change has not."""
+    shown = f"{points:+.2f}"
+    return shown[1:] if float(shown) == 0 else shown
 
 
 def _cers(summary: dict[str, Any], context: str, name: str) -> tuple[float, float]:

@@ -20,6 +20,7 @@ NOT_TRAINING = (
     "report_example.py",
     "report_parts.py",
     "report_pictures.py",
+    "compare.py",
     "comparison.py",
     "config.py",
     "config_rules.py",

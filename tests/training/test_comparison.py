@@ -60,13 +60,13 @@ def test_the_table_has_both_models_by_set_and_snr(summary):
     assert lines[1:10] == [
         ["a", "streaming", "before", "2.00", "60.00", "80.00"],
         ["after", "3.00", "10.00", "80.00"],
-        ["change", "+1.00", "-50.00", "+0.00"],
+        ["change", "+1.00", "-50.00", "0.00"],
         ["b", "streaming", "before", "4.00", "70.00", "80.00"],
         ["after", "6.00", "21.00", "80.00"],
-        ["change", "+2.00", "-49.00", "+0.00"],
+        ["change", "+2.00", "-49.00", "0.00"],
         ["all", "streaming", "before", "3.00", "65.00", "80.00"],
         ["after", "4.50", "15.50", "80.00"],
-        ["change", "+1.50", "-49.50", "+0.00"],
+        ["change", "+1.50", "-49.50", "0.00"],
     ]
     assert report.table(summary).splitlines()[0] == "CER in % by SNR in dB (6 utterances, greedy)"
     assert report.table(summary).splitlines()[-3:] == comparison.headline(summary)
@@ -102,3 +102,10 @@ def test_without_a_baseline_nothing_is_compared():
     summary = report.summarise(results(AFTER), ABOUT, 3)
     assert "baseline" not in summary
     assert "Before and after" not in report.markdown(summary)
+
+
+@pytest.mark.parametrize(
+    ("points", "shown"), [(0.0, "0.00"), (-0.001, "0.00"), (0.004, "0.00"), (0.5, "+0.50")]
+)
+def test_no_change_has_no_sign(points, shown):
+    assert comparison._signed(points) == shown
