@@ -86,7 +86,7 @@ def check_targets(targets: Tensor, target_lengths: Tensor, blank: int, vocab_siz
     """Raises ValueError for the first label that is blank or outside [0, V); padding may be any."""
     position = torch.arange(targets.shape[1], device=targets.device)
     is_label = position < target_lengths.to(targets.device)[:, None]  # (B, columns)
-    wrong = is_label & ((targets < 0) | (targets >= vocab_size) | (targets == blank))
+    wrong = (is_label & ((targets < 0) | (targets >= vocab_size) | (targets == blank))).cpu()
     if not wrong.any():
         return
     sample, column = (int(index) for index in wrong.nonzero()[0])

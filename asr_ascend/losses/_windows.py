@@ -6,6 +6,7 @@ costs one copy of the logits; operators that know windows need none.
 """
 
 import math
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -25,14 +26,31 @@ def close_windows(logits: Tensor, problem: Problem) -> tuple[Tensor, Problem]:
         (N, V + 1) or (B, T, U1, V + 1) logits, new and differentiable, whose last column is -inf
         but for closed labels; and ``problem`` without windows.
     """
-    closed, label = _closed_labels(logits, problem)
-    at_label = logits.gather(-1, label)
-    nothing = torch.full_like(at_label, -math.inf)
-    restricted = torch.cat([logits, torch.where(closed, at_label, nothing)], -1)
-    restricted.scatter_(-1, label, torch.where(closed, nothing, at_label))
+    restricted: Tensor = _CloseWindows.apply(logits, *problem)
     # A target of V must not find the new column: the operator is to refuse it as it did.
     targets = problem.targets + (problem.targets >= logits.shape[-1])
     return restricted, problem._replace(targets=targets, emission_windows=None)
+
+
+class _CloseWindows(torch.autograd.Function):
+    """Differentiated as `original_gradient` does it: autograd would go through more copies."""
+
+    @staticmethod
+    def forward(ctx: Any, logits: Tensor, *fields: Any) -> Tensor:
+        problem = Problem._make(fields)
+        ctx.save_for_backward(*problem[:3], problem.emission_windows)
+        ctx.options = problem[3:-1]
+        closed, label = _closed_labels(logits, problem)
+        at_label = logits.gather(-1, label)
+        nothing = torch.full_like(at_label, -math.inf)
+        restricted = torch.cat([logits, torch.where(closed, at_label, nothing)], -1)
+        return restricted.scatter_(-1, label, torch.where(closed, nothing, at_label))
+
+    @staticmethod
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
+        *indices, windows = ctx.saved_tensors
+        problem = Problem._make((*indices, *ctx.options, windows))
+        return original_gradient(grad, problem), *[None] * len(problem)
 
 
 def original_gradient(grad: Tensor, problem: Problem) -> Tensor:

@@ -8,7 +8,7 @@ import emulated_operator as emulated
 import oracles
 import pytest
 import torch
-from npu_cases import batch_of
+from npu_cases import batch_of, check
 from standin_runtime import Runtime
 
 from asr_ascend.losses import rnnt_loss, rnnt_loss_and_grad
@@ -21,23 +21,36 @@ CASE = replace(
 )
 
 
+OPTIONS = [{}, {"clamp": 0.1, "fastemit_lambda": 0.3}]
+
+
 @pytest.mark.parametrize("lengths_on", ["cpu", "npu"])
-def test_loss(lengths_on: str) -> None:
-    """The value: autograd's way back through the copy wants an operator that the stand-in lacks."""
-    costs = rnnt_loss(
-        CASE.logits.npu(),
-        *batch_of(CASE, lengths_on),
-        CASE.blank,
-        reduction="none",
+@pytest.mark.parametrize("reuse_logits", [False, True])
+@pytest.mark.parametrize("options", OPTIONS, ids=str)
+def test_loss(options: dict[str, float], reuse_logits: bool, lengths_on: str) -> None:
+    """Value, and gradient through autograd, which goes back through the copy."""
+    check(
+        CASE,
+        upstream=torch.tensor([1.0, -2.0, 0.5]),
         emission_windows=WINDOWS.to(lengths_on),
+        lengths_on=lengths_on,
+        reuse_logits=reuse_logits,
+        **options,
     )
-    expected, _ = oracles.exact(CASE)
-    emulated.assert_costs(costs.cpu(), expected)
+
+
+def test_loss_of_padded_logits() -> None:
+    leaf = CASE.padded_logits().npu().requires_grad_()
+    costs = rnnt_loss(leaf, *batch_of(CASE), CASE.blank, reduction="none", emission_windows=WINDOWS)
+    costs.sum().backward()
+    expected_costs, expected = oracles.exact(CASE)
+    emulated.assert_costs(costs.detach().cpu(), expected_costs)
+    oracles.assert_gradient(case_rows(leaf.grad.cpu()), expected, torch.float32)
 
 
 @pytest.mark.parametrize("padded", [False, True])
 @pytest.mark.parametrize("reuse_logits", [False, True])
-@pytest.mark.parametrize("options", [{}, {"clamp": 0.1, "fastemit_lambda": 0.3}], ids=str)
+@pytest.mark.parametrize("options", OPTIONS, ids=str)
 def test_loss_and_grad(options: dict[str, float], reuse_logits: bool, padded: bool) -> None:
     logits = (CASE.padded_logits() if padded else CASE.logits).npu()
     costs, gradient = rnnt_loss_and_grad(
@@ -64,5 +77,7 @@ def test_no_value_comes_to_the_host(runtime: Runtime) -> None:
     logits, arguments, windows = CASE.logits.npu(), batch_of(CASE, "npu"), WINDOWS.npu()
     runtime.reset()
     rnnt_loss_and_grad(logits, *arguments, CASE.blank, emission_windows=windows)
+    leaf = logits.detach().requires_grad_()
+    rnnt_loss(leaf, *arguments, CASE.blank, emission_windows=windows).backward()
     runtime.synchronize()
     assert runtime.counters().device_to_host_copies == 0

@@ -1,5 +1,5 @@
-// Fills, copies, arithmetic, comparisons, sums and products, under the names and with the arguments
-// of the public aclnn reference: torch_npu calls them for what tests do around the loss.
+// Fills, copies, functions of elements and comparisons, under the names and with the arguments of
+// the public aclnn reference: torch_npu calls them for what tests do around the loss.
 #include <cmath>
 
 #include "opapi.h"
@@ -11,68 +11,6 @@ using standin::Phase;
 using standin::Set;
 using standin::Shape;
 using standin::Value;
-
-// Sum over `dims` (all, where there are none), times what `scale` makes of the number of terms.
-template <typename Scale>
-int Reduce(const Phase& phase, const aclTensor* self, const aclIntArray* dims, const aclTensor* out,
-           const Scale& scale) {
-  const int status = standin::Check(phase, {self, out});
-  if (status != 0) return status;
-  std::vector<bool> reduced(self->shape.size(), dims == nullptr || dims->values.empty());
-  if (dims != nullptr && !self->shape.empty()) {
-    for (const int64_t dim : dims->values) reduced[standin::Dimension(*self, dim)] = true;
-  }
-  // The output as if no dimension had been dropped: those that were have one element.
-  aclTensor kept = *out;
-  kept.shape.clear();
-  kept.strides.clear();
-  int64_t terms = 1;
-  int64_t count = 1;
-  for (size_t d = reduced.size(); d-- > 0;) {
-    const int64_t size = reduced[d] ? 1 : self->shape[d];
-    if (reduced[d]) terms *= self->shape[d];
-    kept.shape.insert(kept.shape.begin(), size);
-    kept.strides.insert(kept.strides.begin(), count);
-    count *= size;
-  }
-  const double factor = scale(static_cast<double>(terms));
-  return standin::Ready(phase, [self = *self, kept, count, factor] {
-    std::vector<double> sums(static_cast<size_t>(count), 0.0);
-    aclTensor totals = kept;
-    totals.type = ACL_DOUBLE;
-    totals.data = sums.data();
-    standin::ForEach(self.shape, [&](const Shape& index) {
-      Set(totals, index, Get(totals, index) + Get(self, index));
-    });
-    standin::ForEach(kept.shape,
-                     [&](const Shape& index) { Set(kept, index, factor * Get(totals, index)); });
-  });
-}
-
-// out = beta * bias + alpha * (left @ right); no bias where it is nullptr.
-int Multiply(const Phase& phase, const aclTensor* bias, const aclTensor* left,
-             const aclTensor* right, double beta, double alpha, const aclTensor* out) {
-  const int status = standin::Check(phase, {left, right, out});
-  if (status != 0) return status;
-  if (out->shape.size() != 2 || left->shape.size() != 2 || right->shape.size() != 2 ||
-      left->shape[1] != right->shape[0]) {
-    return standin::Mismatch(phase);
-  }
-  const aclTensor added = bias == nullptr ? *out : *bias;
-  return standin::Ready(phase, [added, has_bias = bias != nullptr, left = *left, right = *right,
-                                out = *out, beta, alpha] {
-    std::vector<double> products;  // all of them before `out`, which may be the bias, is written
-    standin::ForEach(out.shape, [&](const Shape& index) {
-      double sum = 0.0;
-      for (int64_t k = 0; k < left.shape[1]; ++k) {
-        sum += Get(left, {index[0], k}) * Get(right, {k, index[1]});
-      }
-      products.push_back(alpha * sum + (has_bias ? beta * Get(added, index) : 0.0));
-    });
-    size_t next = 0;
-    standin::ForEach(out.shape, [&](const Shape& index) { Set(out, index, products[next++]); });
-  });
-}
 
 double Same(double x) { return x; }
 double Rounded(double x, int mode) { return mode == 1 ? std::trunc(x) : std::floor(x); }
@@ -111,13 +49,21 @@ STANDIN_ACLNN(aclnnArange, const aclScalar* start, const aclScalar* /*end*/, con
 }
 
 // One operand.
-STANDIN_ACLNN(aclnnNeg, const aclTensor* self, const aclTensor* out) {
-  return standin::Unary({"aclnnNeg", workspace, executor}, self, out, [](double x) { return -x; });
-}
-STANDIN_ACLNN(aclnnTanh, const aclTensor* self, const aclTensor* out) {
-  return standin::Unary({"aclnnTanh", workspace, executor}, self, out,
-                        [](double x) { return std::tanh(x); });
-}
+#define STANDIN_FUNCTION(name, expression)                                         \
+  STANDIN_ACLNN(aclnn##name, const aclTensor* self, const aclTensor* out) {        \
+    return standin::Unary({"aclnn" #name, workspace, executor}, self, out,         \
+                          [](double a) -> double { return expression; });          \
+  }                                                                                \
+  STANDIN_ACLNN(aclnnInplace##name, const aclTensor* self) {                       \
+    return standin::Unary({"aclnnInplace" #name, workspace, executor}, self, self, \
+                          [](double a) -> double { return expression; });          \
+  }
+STANDIN_FUNCTION(Neg, -a)
+STANDIN_FUNCTION(Tanh, std::tanh(a))
+STANDIN_FUNCTION(Exp, std::exp(a))
+STANDIN_FUNCTION(Log, std::log(a))
+// Not std::fmax, which loses NaN.
+STANDIN_FUNCTION(Relu, a < 0.0 ? 0.0 : a)
 STANDIN_ACLNN(aclnnClamp, const aclTensor* self, const aclScalar* low, const aclScalar* high,
               const aclTensor* out) {
   const double least = low == nullptr ? -INFINITY : Value(*low);
@@ -193,6 +139,7 @@ STANDIN_MULTIPLICATION(Div, /)
   }
 STANDIN_BINARY(aclnnTanhBackward, a * (1.0 - b * b))
 STANDIN_BINARY(aclnnRemainderTensorTensor, a - b * std::floor(a / b))
+STANDIN_BINARY(aclnnEqTensor, a == b)
 STANDIN_BINARY(aclnnLtTensor, a < b)
 STANDIN_BINARY(aclnnLeTensor, a <= b)
 STANDIN_BINARY(aclnnGtTensor, a > b)
@@ -208,12 +155,23 @@ STANDIN_BINARY(aclnnBitwiseOrTensor, a != 0.0 || b != 0.0)
     return standin::Unary({#name, workspace, executor}, self, out,                           \
                           [b = Value(*other)](double a) -> double { return expression; });   \
   }
+STANDIN_WITH_NUMBER(aclnnRemainderTensorScalar, a - b * std::floor(a / b))
+STANDIN_WITH_NUMBER(aclnnEqScalar, a == b)
+STANDIN_WITH_NUMBER(aclnnNeScalar, a != b)
 STANDIN_WITH_NUMBER(aclnnLtScalar, a < b)
 STANDIN_WITH_NUMBER(aclnnLeScalar, a <= b)
 STANDIN_WITH_NUMBER(aclnnGtScalar, a > b)
 STANDIN_WITH_NUMBER(aclnnGeScalar, a >= b)
 STANDIN_WITH_NUMBER(aclnnBitwiseAndScalar, a != 0.0 && b != 0.0)
 STANDIN_WITH_NUMBER(aclnnBitwiseOrScalar, a != 0.0 || b != 0.0)
+
+// Of ReLU, with a threshold of 0.
+STANDIN_ACLNN(aclnnThresholdBackward, const aclTensor* gradient, const aclTensor* self,
+              const aclScalar* threshold, const aclTensor* out) {
+  return standin::Binary(
+      {"aclnnThresholdBackward", workspace, executor}, gradient, self, out,
+      [least = Value(*threshold)](double a, double b) { return b <= least ? 0.0 : a; });
+}
 
 // Division rounded towards zero (mode 1) or down (2).
 STANDIN_ACLNN(aclnnDivMod, const aclTensor* self, const aclTensor* other, int mode,
@@ -225,32 +183,4 @@ STANDIN_ACLNN(aclnnDivMods, const aclTensor* self, const aclScalar* other, int m
               const aclTensor* out) {
   return standin::Unary({"aclnnDivMods", workspace, executor}, self, out,
                         [b = Value(*other), mode](double a) { return Rounded(a / b, mode); });
-}
-
-// Sums.
-STANDIN_ACLNN(aclnnReduceSum, const aclTensor* self, const aclIntArray* dims, bool /*keep_dims*/,
-              aclDataType /*type*/, const aclTensor* out) {
-  return Reduce({"aclnnReduceSum", workspace, executor}, self, dims, out,
-                [](double) { return 1.0; });
-}
-STANDIN_ACLNN(aclnnMean, const aclTensor* self, const aclIntArray* dims, bool /*keep_dims*/,
-              aclDataType /*type*/, const aclTensor* out) {
-  return Reduce({"aclnnMean", workspace, executor}, self, dims, out,
-                [](double terms) { return 1.0 / terms; });
-}
-
-// Products of matrices.
-STANDIN_ACLNN(aclnnMm, const aclTensor* self, const aclTensor* mat2, const aclTensor* out,
-              int8_t /*cube_math_type*/) {
-  return Multiply({"aclnnMm", workspace, executor}, nullptr, self, mat2, 0.0, 1.0, out);
-}
-STANDIN_ACLNN(aclnnMatmul, const aclTensor* self, const aclTensor* mat2, const aclTensor* out,
-              int8_t /*cube_math_type*/) {
-  return Multiply({"aclnnMatmul", workspace, executor}, nullptr, self, mat2, 0.0, 1.0, out);
-}
-STANDIN_ACLNN(aclnnAddmm, const aclTensor* self, const aclTensor* mat1, const aclTensor* mat2,
-              const aclScalar* beta, const aclScalar* alpha, const aclTensor* out,
-              int8_t /*cube_math_type*/) {
-  return Multiply({"aclnnAddmm", workspace, executor}, self, mat1, mat2, Value(*beta),
-                  Value(*alpha), out);
 }

@@ -12,24 +12,46 @@ using standin::Set;
 using standin::Shape;
 using standin::Value;
 
-// What each element of `source` does to `out`, whose place along `dim` `index` gives.
-enum class Placing { kReplace, kAdd };
-
-// out = self, then out[... index ...] = or += source[...].
+// out = self, but where `index` points along `dim`: there it is change(before, place in `index`).
+template <typename Change>
 int Scatter(const Phase& phase, const aclTensor* self, int64_t dim, const aclTensor* index,
-            const aclTensor* source, const aclTensor* out, Placing placing) {
-  const int status = standin::Check(phase, {self, index, source, out});
+            const aclTensor* out, const Change& change) {
+  const int status = standin::Check(phase, {self, index, out});
   if (status != 0) return status;
-  return standin::Ready(phase, [self = *self, place = Dimension(*self, dim), index = *index,
-                                source = *source, out = *out, placing] {
-    standin::ForEach(out.shape, [&](const Shape& at) { Set(out, at, Get(self, at)); });
-    standin::ForEach(index.shape, [&](const Shape& at) {
-      Shape to = at;
-      to[place] = static_cast<int64_t>(Get(index, at));
-      const double before = placing == Placing::kAdd ? Get(out, to) : 0.0;
-      Set(out, to, before + Get(source, at));
-    });
-  });
+  return standin::Ready(
+      phase, [self = *self, along = Dimension(*self, dim), index = *index, out = *out, change] {
+        standin::ForEach(out.shape, [&](const Shape& at) { Set(out, at, Get(self, at)); });
+        standin::ForEach(index.shape, [&](const Shape& at) {
+          Shape to = at;
+          to[along] = static_cast<int64_t>(Get(index, at));
+          Set(out, to, change(Get(out, to), at));
+        });
+      });
+}
+
+// By the elements of `source`.
+int Replace(const Phase& phase, const aclTensor* self, int64_t dim, const aclTensor* index,
+            const aclTensor* source, const aclTensor* out) {
+  const int status = standin::Check(phase, {source});
+  if (status != 0) return status;
+  return Scatter(phase, self, dim, index, out,
+                 [source = *source](double, const Shape& at) { return Get(source, at); });
+}
+
+// out[at] = self[at, but along `dim` at index[place(at, dim)]].
+template <typename Place>
+int Pick(const Phase& phase, const aclTensor* self, int64_t dim, const aclTensor* index,
+         const aclTensor* out, const Place& place) {
+  const int status = standin::Check(phase, {self, index, out});
+  if (status != 0) return status;
+  return standin::Ready(
+      phase, [self = *self, along = Dimension(*self, dim), index = *index, out = *out, place] {
+        standin::ForEach(out.shape, [&](const Shape& at) {
+          Shape from = at;
+          from[along] = static_cast<int64_t>(Get(index, place(at, along)));
+          Set(out, at, Get(self, from));
+        });
+      });
 }
 
 }  // namespace
@@ -37,17 +59,8 @@ int Scatter(const Phase& phase, const aclTensor* self, int64_t dim, const aclTen
 // Rows, or other slices.
 STANDIN_ACLNN(aclnnIndexSelect, const aclTensor* self, int64_t dim, const aclTensor* index,
               const aclTensor* out) {
-  const Phase phase = {"aclnnIndexSelect", workspace, executor};
-  const int status = standin::Check(phase, {self, index, out});
-  if (status != 0) return status;
-  return standin::Ready(phase,
-                        [self = *self, place = Dimension(*self, dim), index = *index, out = *out] {
-                          standin::ForEach(out.shape, [&](const Shape& at) {
-                            Shape from = at;
-                            from[place] = static_cast<int64_t>(Get(index, {at[place]}));
-                            Set(out, at, Get(self, from));
-                          });
-                        });
+  return Pick({"aclnnIndexSelect", workspace, executor}, self, dim, index, out,
+              [](const Shape& at, size_t along) { return Shape{at[along]}; });
 }
 STANDIN_ACLNN(aclnnIndexAdd, const aclTensor* self, int64_t dim, const aclTensor* index,
               const aclTensor* source, const aclScalar* alpha, const aclTensor* out) {
@@ -68,32 +81,30 @@ STANDIN_ACLNN(aclnnIndexAdd, const aclTensor* self, int64_t dim, const aclTensor
 // Single elements.
 STANDIN_ACLNN(aclnnGather, const aclTensor* self, int64_t dim, const aclTensor* index,
               const aclTensor* out) {
-  const Phase phase = {"aclnnGather", workspace, executor};
-  const int status = standin::Check(phase, {self, index, out});
-  if (status != 0) return status;
-  return standin::Ready(phase,
-                        [self = *self, place = Dimension(*self, dim), index = *index, out = *out] {
-                          standin::ForEach(out.shape, [&](const Shape& at) {
-                            Shape from = at;
-                            from[place] = static_cast<int64_t>(Get(index, at));
-                            Set(out, at, Get(self, from));
-                          });
-                        });
+  return Pick({"aclnnGather", workspace, executor}, self, dim, index, out,
+              [](const Shape& at, size_t) { return at; });
 }
 STANDIN_ACLNN(aclnnScatter, const aclTensor* self, int64_t dim, const aclTensor* index,
               const aclTensor* source, int64_t /*reduce*/, const aclTensor* out) {
-  return Scatter({"aclnnScatter", workspace, executor}, self, dim, index, source, out,
-                 Placing::kReplace);
+  return Replace({"aclnnScatter", workspace, executor}, self, dim, index, source, out);
 }
 STANDIN_ACLNN(aclnnInplaceScatter, const aclTensor* self, int64_t dim, const aclTensor* index,
               const aclTensor* source, int64_t /*reduce*/) {
-  return Scatter({"aclnnInplaceScatter", workspace, executor}, self, dim, index, source, self,
-                 Placing::kReplace);
+  return Replace({"aclnnInplaceScatter", workspace, executor}, self, dim, index, source, self);
+}
+STANDIN_ACLNN(aclnnInplaceScatterValue, const aclTensor* self, int64_t dim, const aclTensor* index,
+              const aclScalar* value, int64_t /*reduce*/) {
+  return Scatter({"aclnnInplaceScatterValue", workspace, executor}, self, dim, index, self,
+                 [filling = Value(*value)](double, const Shape&) { return filling; });
 }
 STANDIN_ACLNN(aclnnScatterAdd, const aclTensor* self, int64_t dim, const aclTensor* index,
               const aclTensor* source, const aclTensor* out) {
-  return Scatter({"aclnnScatterAdd", workspace, executor}, self, dim, index, source, out,
-                 Placing::kAdd);
+  const Phase phase = {"aclnnScatterAdd", workspace, executor};
+  const int status = standin::Check(phase, {source});
+  if (status != 0) return status;
+  return Scatter(phase, self, dim, index, out, [source = *source](double before, const Shape& at) {
+    return before + Get(source, at);
+  });
 }
 STANDIN_ACLNN(aclnnSWhere, const aclTensor* condition, const aclTensor* self,
               const aclTensor* other, const aclTensor* out) {
@@ -144,6 +155,20 @@ STANDIN_ACLNN(aclnnCat, const aclTensorList* tensors, int64_t dim, const aclTens
                             first += tensor.shape[place];
                           }
                         });
+}
+STANDIN_ACLNN(aclnnRepeat, const aclTensor* self, const aclIntArray* /*repeats*/,
+              const aclTensor* out) {
+  const Phase phase = {"aclnnRepeat", workspace, executor};
+  const int status = standin::Check(phase, {self, out});
+  if (status != 0) return status;
+  return standin::Ready(phase, [self = *self, out = *out] {
+    const size_t lead = out.shape.size() - self.shape.size();
+    standin::ForEach(out.shape, [&](const Shape& at) {
+      Shape from(at.begin() + static_cast<std::ptrdiff_t>(lead), at.end());
+      for (size_t d = 0; d < from.size(); ++d) from[d] %= self.shape[d];
+      Set(out, at, Get(self, from));
+    });
+  });
 }
 STANDIN_ACLNN(aclnnConstantPadNd, const aclTensor* self, const aclIntArray* padding,
               const aclScalar* value, const aclTensor* out) {
