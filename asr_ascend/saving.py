@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -89,6 +90,38 @@ class Checkpoints(Callback):
     def _save_last(self, trainer: Trainer) -> None:
         self.saved_step = trainer.global_step
         trainer.save_checkpoint(self.folder / "last.ckpt")
+
+
+class ValidationSteps(Callback):
+    """Validates every so many optimiser steps where gradients are accumulated.
+
+    Lightning counts batches. The last batch of an epoch ends a step, too, even if fewer than
+    `accumulate_grad_batches` came since the last step; so batches are no multiple of steps, and a
+    count of them would drift away, and validate (and save) amid an accumulation.
+
+    Args:
+        every_steps: optimiser steps between two validations.
+    """
+
+    def __init__(self, every_steps: int) -> None:
+        self.every_steps = every_steps
+        self.last_step = 0
+
+    def on_train_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
+        self.last_step = 0  # where a run resumes after a validation, it counts as due, and as done
+        self._set_due(trainer)
+
+    def on_train_batch_end(
+        self, trainer: Trainer, pl_module: LightningModule, outputs: Any, batch: Any, batch_idx: int
+    ) -> None:
+        self._set_due(trainer)
+
+    def _set_due(self, trainer: Trainer) -> None:
+        step = trainer.global_step
+        due = step != self.last_step and step % self.every_steps == 0
+        self.last_step = step
+        # Lightning validates where the batches so far are a multiple of this.
+        trainer.val_check_batch = 1 if due else sys.maxsize
 
 
 class EarlyStopping(Callback):

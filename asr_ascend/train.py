@@ -37,7 +37,7 @@ from asr_ascend.losses import available_backends
 from asr_ascend.models import build_transducer
 from asr_ascend.module import TransducerModule
 from asr_ascend.run_folder import RunFolder, RunRecord
-from asr_ascend.saving import Checkpoints, EarlyStopping
+from asr_ascend.saving import Checkpoints, EarlyStopping, ValidationSteps
 from asr_ascend.teacher import Teacher, load_teacher
 from asr_ascend.tokenizer import Tokenizer
 from asr_ascend.warm_start import WarmStart
@@ -163,6 +163,8 @@ def build_trainer(
         NoiseRamp(datamodule.train_dataset, settings["ramp_epochs"], settings["ramp_db"]),
         StepLog(folder / "metrics.csv"),
     ]
+    if settings["accumulate_grad_batches"] > 1:
+        callbacks.append(ValidationSteps(settings["val_every_steps"]))
     callbacks += [StepProgress()] if settings["progress_bar"] else []
     callbacks += [] if patience is None else [EarlyStopping(patience, min_delta)]
     options: dict[str, Any] = {
