@@ -7,18 +7,15 @@ from collections.abc import Mapping
 from typing import Any
 
 import torch
-import torch.nn.functional as functional
 from lightning.pytorch import LightningModule
 from torch import Tensor, nn
 
 from asr_ascend import checkpoint
-from asr_ascend.alignment import first_frames
 from asr_ascend.data.datamodule import Batch
 from asr_ascend.data.seeding import stable_seed
 from asr_ascend.decoding import greedy_decode
-from asr_ascend.losses import joiner_rnnt_loss, rnnt_loss
-from asr_ascend.losses.distillation import distilled_rnnt_loss
 from asr_ascend.metrics import FRAME_HOP_MS, ErrorCounts, character_errors
+from asr_ascend.objective import Objective
 from asr_ascend.parameters import frozen_modules, parameter_groups
 from asr_ascend.schedule import learning_rate_factor
 from asr_ascend.teacher import Teacher
@@ -30,8 +27,8 @@ class TransducerModule(LightningModule):
 
     The first `loss.ctc_first` of the optimiser steps train with CTC alone, the others with
     RNN-T + `loss.ctc_weight` CTC + `distillation.weight` divergence from the teacher, if there is
-    one. Each step draws a chunk size, so that one model serves several
-    latencies. Losses are summed over utterances; the gradients are divided once, before the
+    one. Each step draws a chunk size, so that one model serves several latencies. Losses (see
+    `Objective`) are summed over utterances; the gradients are divided once, before the
     optimiser, by the utterances (or tokens) of the whole step over accumulation and ranks.
 
     Args:
@@ -57,6 +54,7 @@ class TransducerModule(LightningModule):
         self.loss_config = config["loss"]
         self.last_step_metrics: dict[str, Any] = {}
         self.ctc_only_steps = 0
+        self.objective = Objective(model, tokenizer.blank, config, teacher)
         self.frozen = frozen_modules(model, config["trainer"]["freeze"])
         self.train()
         self._valid_errors = ErrorCounts()
@@ -82,7 +80,8 @@ class TransducerModule(LightningModule):
             loss = self._zero_loss()
         else:
             ctc_only = self.global_step < self.ctc_only_steps
-            rnnt, ctc, distilled = self._losses(batch, ctc_only)
+            chunks = self.draw_chunk(self.global_step)
+            rnnt, ctc, distilled = self.objective.losses(batch, chunks, ctc_only)
             if rnnt is None:
                 loss = self._zero_loss() + ctc
             else:
@@ -102,115 +101,6 @@ class TransducerModule(LightningModule):
         draws = random.Random(stable_seed("chunk", self.config["seed"], step))
         chunk = draws.choice(trainer["chunk_frames"])
         return (chunk, draws.choice(trainer["left_chunks"])) if chunk else (None, None)
-
-    def _losses(self, batch: Batch, ctc_only: bool) -> tuple[Tensor | None, Tensor, Tensor | None]:
-        """RNN-T, CTC and distillation loss, in nats, reduced as the config says.
-
-        CTC alone while it comes first, no distillation without a teacher.
-        """
-        chunk, left = self.draw_chunk(self.global_step)
-        encoded, lengths = self.model.encode(batch.features, batch.feature_lengths, chunk, left)
-        ctc_log_probs = self.model.ctc_log_probs(encoded)
-        ctc = functional.ctc_loss(
-            ctc_log_probs.transpose(0, 1),
-            batch.targets,
-            lengths,
-            batch.target_lengths,
-            blank=self.tokenizer.blank,
-            reduction="sum",
-            zero_infinity=True,
-        )
-        if self.loss_config["reduction"] == "mean":
-            ctc = ctc / batch.targets.shape[0]
-        if ctc_only:
-            return None, ctc, None
-        windows = self._emission_windows(ctc_log_probs, batch, lengths)
-        if self.teacher is not None:
-            rnnt, distilled = self._distillation_losses(encoded, lengths, batch, windows)
-            return rnnt, ctc, distilled
-        fused = self.loss_config["joiner"] == "fused"
-        make_loss = self._fused_loss if fused else self._packed_loss
-        return make_loss(encoded, lengths, batch, windows), ctc, None
-
-    def _emission_windows(
-        self, ctc_log_probs: Tensor, batch: Batch, lengths: Tensor
-    ) -> Tensor | None:
-        """(B, U, 2): the frames around where the CTC head hears each token; None: every frame."""
-        if self.loss_config["alignment_frames"] is None:
-            return None
-        early, late = self.loss_config["alignment_frames"]
-        sizes = lengths, batch.targets, batch.target_lengths
-        heard = first_frames(ctc_log_probs, *sizes, self.tokenizer.blank)
-        return torch.stack([heard - early, heard + late], dim=-1)
-
-    def _fused_loss(
-        self, encoded: Tensor, lengths: Tensor, batch: Batch, windows: Tensor | None
-    ) -> Tensor:
-        """Joiner and loss in one, which never makes the logits of all utterances together."""
-        sizes = batch.targets, batch.target_lengths
-        layer = self.model.joiner.output
-        return joiner_rnnt_loss(
-            *self.model.joiner_inputs(encoded, *sizes),
-            layer.weight,
-            layer.bias,
-            batch.targets,
-            lengths,
-            batch.target_lengths,
-            logits_dtype=getattr(torch, self.loss_config["dtype"]),
-            **self._loss_options(windows),
-        )
-
-    def _packed_loss(
-        self, encoded: Tensor, lengths: Tensor, batch: Batch, windows: Tensor | None
-    ) -> Tensor:
-        """The joiner's packed logits, then the loss."""
-        config = self.loss_config
-        logits = self.model.join_packed(encoded, lengths, batch.targets, batch.target_lengths)
-        fused = config["fused_log_softmax"]
-        if not fused:
-            logits = logits.log_softmax(-1)
-        return rnnt_loss(
-            logits.to(getattr(torch, config["dtype"])),
-            batch.targets,
-            lengths,
-            batch.target_lengths,
-            fused_log_softmax=fused,
-            # log_softmax keeps its output for its own backward, so it can't be overwritten.
-            reuse_logits=config["reuse_logits"] and fused,
-            **self._loss_options(windows),
-        )
-
-    def _distillation_losses(
-        self, encoded: Tensor, lengths: Tensor, batch: Batch, windows: Tensor | None
-    ) -> tuple[Tensor, Tensor]:
-        """RNN-T loss and divergence from the teacher."""
-        config = self.loss_config
-        assert self.teacher is not None
-        taught = self.teacher.log_probs(batch)
-        logits = self.model.join_packed(encoded, lengths, batch.targets, batch.target_lengths)
-        options = self._loss_options(windows)
-        del options["clamp"]  # off, see config_rules.py
-        return distilled_rnnt_loss(
-            logits.to(getattr(torch, config["dtype"])),
-            taught,
-            batch.targets,
-            lengths,
-            batch.target_lengths,
-            reuse_logits=config["reuse_logits"],
-            block_bytes=self.config["distillation"]["block_bytes"],
-            **options,
-        )
-
-    def _loss_options(self, windows: Tensor | None) -> dict[str, Any]:
-        config = self.loss_config
-        return {
-            "blank": self.tokenizer.blank,
-            "clamp": config["clamp"],
-            "reduction": config["reduction"],
-            "fastemit_lambda": config["fastemit_lambda"],
-            "emission_windows": windows,
-            "backend": config["backend"],
-        }
 
     def _zero_loss(self) -> Tensor:
         """Zero that depends on every trainable parameter, so that all ranks reduce the same set."""

@@ -8,7 +8,7 @@ import torch
 from test_training_step import assert_same_gradients, empty_batch, make_batch, one_step
 from tiny_runs import BLANK_LAST, TINY, run
 
-import asr_ascend.module
+import asr_ascend.objective
 from asr_ascend.checkpoint import read_checkpoint
 from asr_ascend.config import compose_config
 from asr_ascend.losses.distillation import collapsed_log_probs, distillation_loss
@@ -120,7 +120,7 @@ def test_the_teacher_rests_while_ctc_trains_alone_and_at_empty_batches(tokenizer
 @pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
 def test_the_loss_sees_what_the_config_says(tokenizer, monkeypatch, dtype):
     seen = []
-    original = asr_ascend.module.distilled_rnnt_loss
+    original = asr_ascend.objective.distilled_rnnt_loss
 
     def spy(logits, teacher, targets, *sizes, **options):
         assert teacher.shape == (len(logits), 3)
@@ -128,7 +128,7 @@ def test_the_loss_sees_what_the_config_says(tokenizer, monkeypatch, dtype):
         seen.append({"dtype": logits.dtype, **options})
         return original(logits, teacher, targets, *sizes, emission_windows=None, **options)
 
-    monkeypatch.setattr(asr_ascend.module, "distilled_rnnt_loss", spy)
+    monkeypatch.setattr(asr_ascend.objective, "distilled_rnnt_loss", spy)
     overrides = (f"loss.dtype={dtype}", "loss.fastemit_lambda=0.01", "loss.reuse_logits=false")
     more = ("loss.alignment_frames=[1,5]", "distillation.block_bytes=99", "loss.backend=cpu")
     one_step(

@@ -9,7 +9,7 @@ from lightning.pytorch import Trainer
 from tiny_runs import TINY, write_corpus
 from torch.utils.data import DataLoader
 
-import asr_ascend.module
+import asr_ascend.objective
 import asr_ascend.train
 from asr_ascend.config import compose_config
 from asr_ascend.data.batch import Batch
@@ -204,7 +204,7 @@ def test_the_chunk_is_a_function_of_seed_and_step(tokenizer):
 
 def test_the_fused_joiner_sees_what_the_config_says(tokenizer, monkeypatch):
     seen = []
-    original = asr_ascend.module.joiner_rnnt_loss
+    original = asr_ascend.objective.joiner_rnnt_loss
 
     def spy(encoder_out, predictor_out, weight, bias, targets, *lengths, **options):
         assert encoder_out.shape[::2] == predictor_out.shape[::2] == (2, 48)
@@ -215,7 +215,7 @@ def test_the_fused_joiner_sees_what_the_config_says(tokenizer, monkeypatch):
         seen.append(options)
         return original(encoder_out, predictor_out, weight, bias, targets, *lengths, **options)
 
-    monkeypatch.setattr(asr_ascend.module, "joiner_rnnt_loss", spy)
+    monkeypatch.setattr(asr_ascend.objective, "joiner_rnnt_loss", spy)
     overrides = (
         *("loss.joiner=fused", "loss.clamp=1.0", "loss.reduction=mean", "loss.dtype=bfloat16"),
         *("loss.fastemit_lambda=0.01", "loss.alignment_frames=[1,5]", "loss.backend=cpu"),
@@ -267,7 +267,7 @@ def test_fused_and_packed_joiner_round_the_same_logits(tokenizer, overrides):
 
 def test_the_operator_sees_what_the_config_says(tmp_path, monkeypatch):
     seen = []
-    original = asr_ascend.module.rnnt_loss
+    original = asr_ascend.objective.rnnt_loss
 
     def spy(logits, targets, logit_lengths, target_lengths, **options):
         rows = int((logit_lengths * (target_lengths + 1)).sum())
@@ -279,7 +279,7 @@ def test_the_operator_sees_what_the_config_says(tmp_path, monkeypatch):
         del seen[-1]["emission_windows"]
         return original(logits, targets, logit_lengths, target_lengths, **options)
 
-    monkeypatch.setattr(asr_ascend.module, "rnnt_loss", spy)
+    monkeypatch.setattr(asr_ascend.objective, "rnnt_loss", spy)
     monkeypatch.chdir(tmp_path)
     manifest = write_corpus(tmp_path / "corpus")
     overrides = [
@@ -310,14 +310,14 @@ def test_the_operator_sees_what_the_config_says(tmp_path, monkeypatch):
 
 def test_log_probabilities_reach_the_operator_where_the_config_says_so(tokenizer, monkeypatch):
     seen = []
-    original = asr_ascend.module.rnnt_loss
+    original = asr_ascend.objective.rnnt_loss
 
     def spy(logits, *arguments, **options):
         seen.append((float(logits.detach().exp().sum(-1).sub(1).abs().max()), options))
         return original(logits, *arguments, **options)
 
     fused = one_step(tokenizer, [make_batch([0, 1])])
-    monkeypatch.setattr(asr_ascend.module, "rnnt_loss", spy)
+    monkeypatch.setattr(asr_ascend.objective, "rnnt_loss", spy)
     overrides = "loss.fused_log_softmax=false", "loss.joiner=packed"
     apart = one_step(tokenizer, [make_batch([0, 1])], *overrides)
     (far_from_one, options), *_ = seen
