@@ -65,6 +65,8 @@ def read_checkpoint(path: str | os.PathLike[str]) -> dict[str, Any]:
     """
     file = Path(path).expanduser()
     if not file.is_file():
+        from asr_ascend.config import made_by
+
         raise CheckpointError(f"The checkpoint {file} is not a file.{made_by(file)}")
     try:
         contents = torch.load(file, map_location="cpu", weights_only=True)
@@ -78,21 +80,6 @@ def read_checkpoint(path: str | os.PathLike[str]) -> dict[str, Any]:
             f"{file} has format version {version}, but this asr_ascend reads {FORMAT_VERSION}."
         )
     return contents
-
-
-def made_by(path: str | os.PathLike[str]) -> str:
-    """A sentence with the command that makes a checkpoint of an experiment; "" for others."""
-    from omegaconf import OmegaConf
-
-    from asr_ascend.config import conf_dir
-
-    folder = Path(path).parent
-    for experiment in sorted((conf_dir() / "experiment").glob("*.yaml")):
-        name = OmegaConf.select(OmegaConf.load(experiment), "name")
-        if folder == Path("outputs", name, "checkpoints"):
-            command = f"python -m asr_ascend.train experiment={experiment.stem}"
-            return f" It is made by: {command}"
-    return ""
 
 
 def describe(tokenizer: Tokenizer, config: Mapping[str, Any]) -> dict[str, Any]:

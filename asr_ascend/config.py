@@ -52,6 +52,17 @@ def conf_dir() -> Path:
     )
 
 
+def made_by(path: str | Path) -> str:
+    """A sentence with the command that makes a checkpoint of an experiment; "" for others."""
+    folder = Path(path).parent
+    for experiment in sorted((conf_dir() / "experiment").glob("*.yaml")):
+        name = OmegaConf.select(OmegaConf.load(experiment), "name")
+        if folder == Path("outputs", name, "checkpoints"):
+            command = f"python -m asr_ascend.train experiment={experiment.stem}"
+            return f" It is made by: {command}"
+    return ""
+
+
 def compose_config(config_name: str, overrides: Sequence[str]) -> dict[str, Any]:
     """Composes and checks one config.
 

@@ -9,7 +9,8 @@ from typing import Any
 
 from lightning.pytorch import Callback, LightningModule, Trainer
 
-from asr_ascend.checkpoint import CheckpointError, made_by, read_checkpoint
+from asr_ascend.checkpoint import CheckpointError, read_checkpoint
+from asr_ascend.config import made_by
 from asr_ascend.config_rules import ConfigError
 from asr_ascend.data.atomic import replaced_file
 

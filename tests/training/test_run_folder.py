@@ -5,8 +5,8 @@ import json
 import pytest
 from tiny_runs import TINY, run, write_corpus
 
-from asr_ascend.checkpoint import made_by, read_checkpoint
-from asr_ascend.config import compose_config
+from asr_ascend.checkpoint import read_checkpoint
+from asr_ascend.config import compose_config, made_by
 from asr_ascend.run_folder import RunFolder
 
 BASE = "outputs/base/checkpoints/last.ckpt"
