@@ -72,10 +72,7 @@ def run(options: argparse.Namespace) -> int:
     """
     sets = read_source(options)
     out = Path(options.out).expanduser().absolute()
-    if len(sets) > 1 and options.hold_out:
-        raise SourceError(f"--hold-out needs a source of one set, but there are {', '.join(sets)}.")
-    for name in (*sets, *options.hold_out):
-        _refuse_to_replace(out / f"{name}.jsonl", options)
+    _check_targets(list(sets), out, options)
     unknown = _unknown_characters(options.tokenizer) if options.tokenizer else None
     out.mkdir(parents=True, exist_ok=True)
     checked: dict[str, Checked] = {}
@@ -138,6 +135,24 @@ def _with_spaces(entry: Entry, spaces: str) -> Entry:
     if text == entry.text:
         return entry
     return replace(entry, text=text, token_start_ms=None)  # the times were of other characters
+
+
+def _check_targets(names: Sequence[str], out: Path, options: argparse.Namespace) -> None:
+    """Refuses what could not be written in the end, before hours of inspection."""
+    if len(names) > 1 and options.hold_out:
+        listing = ", ".join(names)
+        raise SourceError(f"--hold-out needs a source of one set, but there are {listing}.")
+    if out.exists() and not out.is_dir():
+        raise SourceError(f"--out must be a folder, but {out} is a file.")
+    if options.hold_out:
+        try:
+            hold_out([], options.hold_out, names[0], options.hold_out_by)
+        except ValueError as error:
+            raise SourceError(str(error)) from error
+    for name in (*names, *options.hold_out):
+        if "/" in name or name in ("", ".", ".."):
+            raise SourceError(f"A set's name must be that of a file, but is '{name}'.")
+        _refuse_to_replace(out / f"{name}.jsonl", options)
 
 
 def _refuse_to_replace(target: Path, options: argparse.Namespace) -> None:
@@ -258,8 +273,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
     options = parse(arguments)
     try:
         return run(options)
-    except (SourceError, InspectionError, OSError) as error:
+    except (SourceError, InspectionError) as error:
         print(f"error: {error}", file=sys.stderr)
+        return 2
+    except OSError as error:
+        print(f"error: {error.filename or options.out}: {error.strerror}.", file=sys.stderr)
         return 2
     except KeyboardInterrupt:
         print("Interrupted; the same command goes on from here.", file=sys.stderr)

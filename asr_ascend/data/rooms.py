@@ -44,7 +44,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
             options.workers,
             options.force,
         )
-    except (ValueError, OSError, RuntimeError) as error:
+    except OSError as error:
+        print(f"Error: {error.filename or options.out}: {error.strerror}.", file=sys.stderr)
+        return 2
+    except (ValueError, RuntimeError) as error:
         print(f"Error: {error}", file=sys.stderr)
         return 2
     except KeyboardInterrupt:

@@ -1,10 +1,11 @@
-"""A folder of tones with texts: a corpus that needs no synthesiser."""
+"""Folders of sounds with texts: corpora that need no synthesiser."""
 
 import math
 
 import pytest
 import soundfile
 import torch
+from speech_like import write_wav
 
 from asr_ascend.data.manifest import Utterance, write_manifest
 
@@ -24,5 +25,18 @@ def tone_corpus(tmp_path):
         manifest = tmp_path / f"{name}.jsonl"
         write_manifest(manifest, utterances)
         return manifest
+
+    return make
+
+
+@pytest.fixture
+def folder(tmp_path):
+    """Function (texts by name) -> a folder of a second of sound and a text each."""
+
+    def make(**texts):
+        for name, text in texts.items():
+            write_wav(tmp_path / "rec" / f"{name}.wav")
+            (tmp_path / "rec" / f"{name}.txt").write_text(text, encoding="utf-8")
+        return tmp_path / "rec"
 
     return make

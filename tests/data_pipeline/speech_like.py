@@ -29,3 +29,15 @@ def patch_wav(path: Path, offset: int, value: int) -> None:
     content = bytearray(path.read_bytes())
     content[offset : offset + 4] = struct.pack("<I", value)
     path.write_bytes(content)
+
+
+def lay(folder: Path, files: dict[str, str | None]) -> Path:
+    """Writes text files by relative path; those without content get 0.1 s of sound."""
+    for name, content in files.items():
+        path = folder / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        if content is None:
+            write_wav(path, 0.1)
+        else:
+            path.write_text(content, encoding="utf-8")
+    return folder

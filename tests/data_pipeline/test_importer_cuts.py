@@ -2,6 +2,7 @@
 
 import re
 import sys
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -111,6 +112,21 @@ def test_a_recording_that_is_gone(cuts, tmp_path, capsys):
     told = capsys.readouterr().out
     assert re.search(r"right \(.*\.wav\): it can't be rendered: Reading audio from .* failed", told)
     assert "cuts_train: left out 2 that no manifest can hold (missing (2))" in told
+
+
+def test_a_full_disk_is_no_fault_of_the_recordings(cuts, tmp_path, capsys, monkeypatch):
+    def full(path, content):
+        raise OSError(28, "No space left on device")
+
+    out = tmp_path / "out"
+    arguments = ["lhotse", str(cuts), "--out", str(out), "--fix", "drop"]
+    monkeypatch.setattr(Path, "write_bytes", full)
+    assert main(arguments) == 2
+    assert capsys.readouterr().err.endswith(f"\nerror: {out}: No space left on device.\n")
+    assert not list(out.glob("*.json*")) and not list((out / "audio").iterdir())
+    monkeypatch.undo()
+    assert main(arguments) == 0
+    assert len(load_manifest(out / "cuts_train.jsonl")) == 6
 
 
 def test_relative_paths(tmp_path, monkeypatch):

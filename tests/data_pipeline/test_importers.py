@@ -1,29 +1,15 @@
 """What each importer reads from its layout, and the sentence where it can't."""
 
-import json
 import os
 import re
 
 import pytest
-from speech_like import write_wav
+from speech_like import lay
 
 from asr_ascend.data.importers.aishell import read_aishell
 from asr_ascend.data.importers.folder import read_folder
 from asr_ascend.data.importers.kaldi import read_kaldi
 from asr_ascend.data.importers.source import Entry, Problem, SourceError, adjust_spaces
-from asr_ascend.data.importers.table import Columns, read_csv, read_jsonl
-
-
-def lay(folder, files):
-    """Writes text files by relative path; those named as audio get a second of sound."""
-    for name, content in files.items():
-        path = folder / name
-        path.parent.mkdir(parents=True, exist_ok=True)
-        if content is None:
-            write_wav(path, 0.1)
-        else:
-            path.write_text(content, encoding="utf-8")
-    return folder
 
 
 def refused(call, message):
@@ -87,6 +73,41 @@ def test_folder_in_another_encoding(tmp_path):
         lambda: read_folder(tmp_path, encoding="klingon"),
         "`encoding` must be known to Python, but is 'klingon'.",
     )
+
+
+def test_one_text_in_another_encoding_is_a_problem_of_its_recording(tmp_path):
+    lay(tmp_path, {"a.wav": None, "a.txt": "二号", "b.wav": None})
+    (tmp_path / "b.txt").write_bytes("主变".encode("gb18030"))
+    (found,) = read_folder(tmp_path).values()
+    assert [entry.id for entry in found.entries] == ["a"]
+    detail = "it is not utf-8 text; name its encoding, for example --encoding gb18030"
+    assert found.problems == [Problem("bad_line", "b", str(tmp_path / "b.txt"), detail)]
+
+
+def test_links_are_followed_but_never_round(tmp_path):
+    root = lay(tmp_path / "rec", {"sub/a.wav": None, "sub/a.txt": "二号"})
+    lay(tmp_path / "other", {"b.wav": None, "b.txt": "三号"})
+    (root / "sub/up").symlink_to(root)
+    (root / "here").symlink_to(".")
+    (root / "there").symlink_to(tmp_path / "other")
+    (found,) = read_folder(root).values()
+    assert [entry.id for entry in found.entries] == ["sub/a", "there/b"]
+
+
+def test_a_folder_that_cannot_be_read_is_a_problem(tmp_path, monkeypatch):
+    root = lay(tmp_path, {"a.wav": None, "a.txt": "二号", "shut/b.wav": None})
+    scandir = os.scandir
+
+    def refusing(path):
+        if str(path).endswith("shut"):
+            raise PermissionError(13, "Permission denied", str(path))
+        return scandir(path)
+
+    monkeypatch.setattr(os, "scandir", refusing)
+    (found,) = read_folder(root).values()
+    assert [entry.id for entry in found.entries] == ["a"]
+    detail = "the folder can't be read: Permission denied"
+    assert found.problems == [Problem("bad_line", "", str(root / "shut"), detail)]
 
 
 def test_folders_without_recordings_or_texts(tmp_path):
@@ -241,122 +262,6 @@ def test_kaldi_folders_that_lack_something(tmp_path):
     )
     lay(tmp_path, {"wav.scp": "u1 a.wav\n"})
     refused(lambda: read_kaldi(tmp_path), f"{tmp_path} is not complete: it has no file text.")
-
-
-# Tables
-
-
-def test_csv_by_the_usual_names(tmp_path):
-    path = lay(
-        tmp_path,
-        {
-            "my.csv": 'path,sentence,client_id,duration\na.wav,"one, ""two""",ann,1.5\n'
-            "\nsub/b.wav,二号,,\nc.wav,too,many,1,columns\n,x,y,1\nd.wav,x,y,long\n",
-            "a.wav": None,
-        },
-    )
-    (found,) = (sets := read_csv(path / "my.csv")).values()
-    assert list(sets) == ["my"]
-    assert found.entries == [
-        Entry("a", tmp_path / "a.wav", 'one, "two"', "my.csv line 2", "ann", None, 1.5),
-        Entry("sub/b", tmp_path / "sub/b.wav", "二号", "my.csv line 4"),
-    ]
-    assert [(p.kind, p.where, p.detail) for p in found.problems] == [
-        ("bad_line", "my.csv line 5", "it has 5 columns, but the header has 4"),
-        ("bad_line", "my.csv line 6", "`path` is empty"),
-        ("bad_line", "my.csv line 7", '`duration` must be a number of seconds, but is "long"'),
-    ]
-
-
-def test_tsv_with_chosen_columns_and_stray_quotes(tmp_path):
-    """Common Voice: paths below clips, quotes that mean nothing, a translation beside."""
-    table = 'client_id\tpath\tsentence\ttranslation\nx1\ta.wav\t"开\topen"\nx2\tb.wav\t关\tshut\n'
-    lay(tmp_path, {"train.tsv": table, "test.tsv": table, "clips/a.wav": None})
-    sets = read_csv(tmp_path, delimiter="\t", columns=Columns(text="translation", id="client_id"))
-    assert list(sets) == ["test", "train"]
-    assert [(e.id, e.text, e.audio_path) for e in sets["train"].entries] == [
-        ("x1", 'open"', tmp_path / "clips/a.wav"),
-        ("x2", "shut", tmp_path / "clips/b.wav"),
-    ]
-    assert read_csv(tmp_path, delimiter="\t")["test"].entries[0].text == '"开'
-
-
-def test_csv_without_a_header_and_with_spans(tmp_path):
-    lay(tmp_path, {"m.csv": "long.wav|0|2.5|first\nlong.wav|2.5|1|second\n"})
-    names = ["wav", "start", "duration", "text"]
-    (found,) = read_csv(tmp_path / "m.csv", delimiter="|", header=names).values()
-    assert [(e.id, e.offset, e.duration, e.text) for e in found.entries] == [
-        ("long-00000000", 0.0, 2.5, "first"),
-        ("long-00002500", 2.5, 1.0, "second"),
-    ]
-
-
-def test_tables_whose_columns_are_not_clear(tmp_path):
-    path = tmp_path / "m.csv"
-    refused(lambda: read_csv(path), f"{path} is not a file.")
-    refused(lambda: read_jsonl(tmp_path), f"{tmp_path} holds no .jsonl files.")
-    lay(tmp_path, {"m.csv": "path,words\na.wav,x\n"})
-    refused(
-        lambda: read_csv(path),
-        f"{path} doesn't say which of its columns holds the text: name it with --text-field, one "
-        "of path, words.",
-    )
-    refused(
-        lambda: read_csv(path, columns=Columns(text="word")),
-        f"{path} has no `word`; it has path, words.",
-    )
-    lay(tmp_path, {"m.csv": "path,text\n"})
-    refused(lambda: read_csv(path), f"{path} holds no utterance.")
-
-
-def test_jsonl_of_this_package_nemo_and_wenet(tmp_path):
-    own = {"id": "1", "audio_filepath": "a.wav", "text": "ab", "duration": 1}
-    records = {
-        "own": [{**own, "token_start_ms": [0, 250.5]}, {**own, "id": 2, "token_start_ms": [1]}],
-        "nemo": [{"audio_filepath": "/c/a.wav", "duration": 2.5, "offset": 1, "text": "x"}],
-        "wenet": [{"key": "k1", "wav": "/c/b.wav", "txt": "甚至"}],
-    }
-    for name, lines in records.items():
-        text = "".join(json.dumps(line) + "\n" for line in lines)
-        lay(tmp_path, {f"{name}.jsonl": text, "a.wav": None})
-    sets = read_jsonl(tmp_path)
-    assert list(sets) == ["nemo", "own", "wenet"]
-    where = "own.jsonl line 1"
-    first, second = sets["own"].entries
-    assert first == Entry(
-        "1", tmp_path / "a.wav", "ab", where, None, None, 1.0, token_start_ms=(0.0, 250.5)
-    )
-    assert (second.id, second.token_start_ms) == ("2", None)
-    (nemo,) = sets["nemo"].entries
-    assert (nemo.id, nemo.offset, nemo.duration) == ("c/a-00001000", 1.0, 2.5)
-    (wenet,) = sets["wenet"].entries
-    assert (wenet.id, str(wenet.audio_path), wenet.text) == ("k1", "/c/b.wav", "甚至")
-
-
-def test_jsonl_lines_that_cannot_be_understood(tmp_path):
-    good = {"audio_filepath": "a.wav", "text": "x", "translation": "y"}
-    lines = [
-        json.dumps(good),
-        "{nonsense",
-        "[1]",
-        json.dumps({"audio_filepath": "b.wav"}),
-        json.dumps({**good, "text": 5}),
-        json.dumps({**good, "duration": -1}),
-    ]
-    (found,) = read_jsonl(lay(tmp_path, {"m.jsonl": "\n".join(lines)})).values()
-    assert [entry.text for entry in found.entries] == ["x"]
-    assert [(p.where, p.detail) for p in found.problems] == [
-        (
-            "m.jsonl line 2",
-            "it is not JSON (Expecting property name enclosed in double quotes at column 2)",
-        ),
-        ("m.jsonl line 3", "it is not a JSON object"),
-        ("m.jsonl line 4", "`text` is missing"),
-        ("m.jsonl line 5", "`text` must be a string, but is 5"),
-        ("m.jsonl line 6", "`duration` must be finite and not negative, but is -1"),
-    ]
-    (other,) = read_jsonl(tmp_path, columns=Columns(text="translation")).values()
-    assert [entry.text for entry in other.entries] == ["y", "y"]
 
 
 @pytest.mark.parametrize(

@@ -102,6 +102,31 @@ def test_killed_midway_leaves_nothing_half_written_and_goes_on(linked, tmp_path,
     assert {u.duration for u in load_manifest(out / "list.jsonl")} == {6.0}
 
 
+@pytest.mark.skipif(not Path("/proc/self/task").is_dir(), reason="needs /proc to see processes")
+def test_workers_that_are_starting_say_nothing_of_an_interrupt(linked, tmp_path):
+    source, out = linked(200, 0.1), tmp_path / "out"
+    command = [sys.executable, "-m", "asr_ascend.data.importing", "jsonl", str(source)]
+    process = subprocess.Popen(
+        [*command, "--out", str(out), "--workers", "2"],
+        stderr=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
+    )
+    limit = time.monotonic() + 60
+    while len(workers := children(process.pid)) < 3:  # two, and multiprocessing's own
+        assert process.poll() is None and time.monotonic() < limit
+        time.sleep(0.005)
+    os.killpg(process.pid, signal.SIGINT)  # as Ctrl-C in a terminal
+    told = process.communicate(timeout=60)[1]
+    assert process.returncode == 130
+    assert "Traceback" not in told
+    assert told.endswith("Interrupted; the same command goes on from here.\n")
+    while any(alive(pid) for pid in workers) and time.monotonic() < limit:
+        time.sleep(0.05)
+    assert not [pid for pid in workers if alive(pid)]
+    assert [path.name for path in out.iterdir()] == [importing.NOTES]
+
+
 def test_only_what_is_new_or_changed_is_read_again(linked, tmp_path, inspected):
     source, out = linked(6, 0.5), tmp_path / "out"
     assert run(source, out) == 0

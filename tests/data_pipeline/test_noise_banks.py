@@ -4,8 +4,6 @@ import hashlib
 import json
 import math
 import re
-import subprocess
-import sys
 
 import pytest
 import soundfile
@@ -13,7 +11,6 @@ import torch
 
 from asr_ascend.data.acoustics import bank as bank_module
 from asr_ascend.data.acoustics.folder import make_folder, read_index, write_wav
-from asr_ascend.data.acoustics.noise_cli import main
 from asr_ascend.data.audio import load_audio
 from asr_ascend.data.noise import (
     NoiseBank,
@@ -335,56 +332,3 @@ def test_peaks_and_silence_are_written(tmp_path):
     assert write_wav(tmp_path / "a.wav", torch.tensor([0.0, -0.09]), 16000) == pytest.approx(20.0)
     assert torch.equal(load_audio(tmp_path / "a.wav"), torch.tensor([0.0, -29490 / 32768]))
     assert write_wav(tmp_path / "b.wav", torch.zeros(3), 16000) == 0.0
-
-
-def test_the_command_shows_profiles(tmp_path, capsys):
-    soundfile.write(tmp_path / "speech.wav", tone(1.0, 16000).numpy(), 16000)
-    arguments = ["--profiles", "filter_reactor", "tap_changer", "--seconds", "1"]
-    speech = ["--speech", str(tmp_path / "speech.wav"), "--snr-db", "5"]
-    assert main(["--out", str(tmp_path / "show"), *arguments, *speech]) == 0
-    assert sorted(path.name for path in (tmp_path / "show").iterdir()) == [
-        "filter_reactor.png",
-        "filter_reactor.wav",
-        "noise.png",
-        "speech.png",
-        "speech_5dB.wav",
-        "tap_changer.png",
-        "tap_changer.wav",
-    ]
-    assert soundfile.info(tmp_path / "show" / "filter_reactor.wav").frames == 16000
-    assert "filter_reactor" in capsys.readouterr().out
-    assert main(["--out", str(tmp_path / "show"), "--profiles", "rain"]) == 2
-    assert capsys.readouterr().err.startswith("Error: `profiles` must name one or more of oil_")
-
-
-def test_the_command_makes_banks(recordings, tmp_path, capsys):
-    out = str(tmp_path / "bank")
-    arguments = ["bank", "--out", out, "--clips", "2", "--seconds", "0.2", "--workers", "1"]
-    assert main(arguments) == 0
-    told = capsys.readouterr().out
-    assert f"Wrote {out}: 2 clips, 0.0 min. Train with data.noise_banks=[{out}]" in told
-    assert main(arguments) == 0
-    assert capsys.readouterr().out == (f"{out} is up to date (2 clips, 0.0 min): nothing to do.\n")
-    own = str(tmp_path / "own")
-    assert main(["recordings", str(recordings), "--out", own, "--workers", "1"]) == 2
-    assert capsys.readouterr().err == (
-        f"Error: {recordings}/b.flac has 2 channels: choose one with --channel 0 to 1, or "
-        "--channel mean.\n"
-    )
-    assert main(["recordings", str(recordings), "--out", own, "--channel", "x"]) == 2
-    assert (
-        capsys.readouterr().err == "Error: --channel must be a number from 0 or mean, but is x.\n"
-    )
-
-
-def test_the_module_runs(tmp_path):
-    command = [
-        sys.executable,
-        "-W",
-        "error::RuntimeWarning",
-        "-m",
-        "asr_ascend.data.noise",
-        "--help",
-    ]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=True)
-    assert "oil_transformer" in done.stdout and done.stderr == ""

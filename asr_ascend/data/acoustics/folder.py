@@ -10,7 +10,6 @@ import contextlib
 import json
 import multiprocessing
 import os
-import signal
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -18,14 +17,14 @@ from concurrent.futures import ProcessPoolExecutor, as_completed
 from pathlib import Path
 from typing import Any
 
-import soundfile
 import torch
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TimeRemainingColumn
 from torch import Tensor
 
+from asr_ascend.data import audio
 from asr_ascend.data.atomic import replaced_file
-from asr_ascend.data.threads import single_thread
+from asr_ascend.data.threads import interrupts_held, single_thread
 
 INDEX = "index.json"
 _MADE = ".made.jsonl"
@@ -83,23 +82,33 @@ def make_folder(
         return False
     made = _made(folder, settings)
     waiting = [number for number in range(len(jobs)) if number not in made]
-    columns = ("{task.description}", BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
     with (
         (folder / _MADE).open("a", encoding="utf-8") as log,
-        Progress(*columns, console=Console(stderr=True), transient=True) as progress,
+        progress_bar(title, len(jobs), len(made)) as advance,
     ):
-        task = progress.add_task(title, total=len(jobs), completed=len(made))
         for number, records in _run(folder, jobs, waiting, make, workers):
             made[number] = records
             log.write(json.dumps({"job": number, "records": records}, ensure_ascii=False) + "\n")
             log.flush()
-            progress.advance(task)
+            advance()
     clips = [record for number in range(len(jobs)) for record in made[number]]
     with replaced_file(folder / INDEX) as path:
         index = {"settings": settings, "clips": clips}
         path.write_text(json.dumps(index, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
     (folder / _MADE).unlink()
     return True
+
+
+@contextlib.contextmanager
+def progress_bar(title: str, total: int, completed: int = 0) -> Iterator[Callable[[], None]]:
+    """Context with a bar on stderr, if that is a terminal; its value moves it on by one."""
+    columns = ("{task.description}", BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
+    console = Console(stderr=True)
+    with Progress(
+        *columns, console=console, transient=True, disable=not console.is_terminal
+    ) as progress:
+        task = progress.add_task(title, total=total, completed=completed)
+        yield lambda: progress.advance(task)
 
 
 def read_index(folder: Path) -> dict[str, Any]:
@@ -126,8 +135,7 @@ def write_wav(path: Path, wave: Tensor, sample_rate_hz: int) -> float:
     peak = float(wave.abs().max()) if wave.numel() else 0.0
     gain = _PEAK / peak if peak > 0 else 1.0
     samples = (wave * gain * 32767).round().to(torch.int16).numpy()
-    with replaced_file(path) as temporary:
-        soundfile.write(temporary, samples, sample_rate_hz, subtype="PCM_16", format="WAV")
+    audio.write_wav(path, samples, sample_rate_hz)
     return 20 * torch.log10(torch.tensor(gain, dtype=torch.float64)).item()
 
 
@@ -143,7 +151,8 @@ def _run(
     with ProcessPoolExecutor(
         min(workers, len(waiting)), context, initializer=_begin_worker, initargs=(os.getpid(),)
     ) as pool:
-        futures = {pool.submit(make, folder, jobs[number]): number for number in waiting}
+        with interrupts_held():
+            futures = {pool.submit(make, folder, jobs[number]): number for number in waiting}
         try:
             for future in as_completed(futures):
                 yield futures[future], future.result()
@@ -152,9 +161,8 @@ def _run(
 
 
 def _begin_worker(parent: int) -> None:
-    """One thread, no answer to Ctrl-C (the parent gives it), no life after the parent's."""
+    """One thread, and no life after the parent's."""
     torch.set_num_threads(1)
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
 
     def watch() -> None:
         while os.getppid() == parent:

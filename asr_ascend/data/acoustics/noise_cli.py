@@ -20,7 +20,8 @@ from asr_ascend.data.acoustics.equipment import (
     check_profiles,
     equipment_noise,
 )
-from asr_ascend.data.acoustics.folder import read_index, write_wav
+from asr_ascend.data.acoustics.folder import INDEX, read_index, write_wav
+from asr_ascend.data.acoustics.kinds import check_length
 from asr_ascend.data.acoustics.levels import level_db, level_dba
 from asr_ascend.data.acoustics.mixing import mix_at_snr
 from asr_ascend.data.acoustics.recordings import import_recordings, parse_channel
@@ -39,7 +40,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
     options = _parser().parse_args(given)
     try:
         return {"show": _show, "bank": _bank, "recordings": _recordings}[options.command](options)
-    except (ValueError, OSError) as error:
+    except OSError as error:
+        print(f"Error: {error.filename or options.out}: {error.strerror}.", file=sys.stderr)
+        return 2
+    except (ValueError, RuntimeError) as error:
         for line in str(error).split("\n"):
             print(f"Error: {line}", file=sys.stderr)
         return 2
@@ -49,10 +53,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _show(options: argparse.Namespace) -> int:
-    check_profiles(options.profiles)
+    rate_hz = options.sample_rate_hz
+    speech = _check_show(options)
     folder = Path(options.out)
     folder.mkdir(parents=True, exist_ok=True)
-    rate_hz = options.sample_rate_hz
     sounds: dict[str, tuple[Tensor, bool]] = {}
     print(f"{'profile':<24}{'dB(A)':>7}{'dB':>7}   SNR in dB of speech at 75-85 dB")
     for name in options.profiles:
@@ -70,23 +74,33 @@ def _show(options: argparse.Namespace) -> int:
         sounds[f"{name}, {dba:.0f} dB(A)"] = (wave, event)
     title = f"Simulated substation noise, mains {options.mains_hz:g} Hz, seed {options.seed}"
     pictures.draw_overview(folder / "noise.png", title, sounds, rate_hz)
-    if options.speech:
-        _show_speech(options, folder)
+    if speech is not None:
+        _show_speech(options, folder, speech)
     print(f"Wrote {folder}: a wav and a png of each, all spectrograms in noise.png.")
     return 0
 
 
-def _show_speech(options: argparse.Namespace, folder: Path) -> None:
+def _check_show(options: argparse.Namespace) -> Tensor | None:
+    """The speech, if there is any; ValueError for an option that doesn't fit."""
+    check_profiles(options.profiles)
+    if not 0 < options.seconds < math.inf:
+        raise ValueError(f"--seconds must be above 0, but is {options.seconds:g}.")
+    rate_hz = options.sample_rate_hz
+    check_length(round(options.seconds * rate_hz), rate_hz, options.mains_hz)
+    for snr_db in options.snr_db:
+        if not math.isfinite(snr_db):
+            raise ValueError(f"--snr-db must be finite, but is {snr_db}.")
+    return load_audio(options.speech, rate_hz) if options.speech else None
+
+
+def _show_speech(options: argparse.Namespace, folder: Path, speech: Tensor) -> None:
     """Writes the speech alone and in the noise of all profiles together, at each SNR."""
     rate_hz = options.sample_rate_hz
-    speech = load_audio(options.speech, rate_hz)
     generator = seeded_generator("show speech", options.seed)
     noise = equipment_noise(options.profiles, speech.numel(), rate_hz, generator, options.mains_hz)
     stem = Path(options.speech).stem
     sounds: dict[str, tuple[Tensor, bool]] = {"clean": (speech, True)}
     for snr_db in options.snr_db:
-        if not math.isfinite(snr_db):
-            raise ValueError(f"--snr-db must be finite, but is {snr_db}.")
         mixed = mix_at_snr(speech, noise, snr_db, rate_hz)
         write_wav(folder / f"{stem}_{snr_db:g}dB.wav", mixed, rate_hz)
         sounds[f"SNR {snr_db:g} dB"] = (mixed, True)
@@ -112,6 +126,7 @@ def _bank(options: argparse.Namespace) -> int:
 
 def _recordings(options: argparse.Namespace) -> int:
     channel = None if options.channel is None else parse_channel(options.channel)
+    made = options.force or not (Path(options.out) / INDEX).is_file()
     problems = import_recordings(
         options.source,
         options.out,
@@ -125,7 +140,7 @@ def _recordings(options: argparse.Namespace) -> int:
     )
     for problem in problems:
         print(f"Left out: {problem}", file=sys.stderr)
-    _report(Path(options.out), True)
+    _report(Path(options.out), made)
     return 0
 
 

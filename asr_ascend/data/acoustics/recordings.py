@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import functools
 import json
 import math
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +15,13 @@ import soundfile
 import torch
 from torch import Tensor
 
-from asr_ascend.data.acoustics.folder import NoiseError, Record, make_folder, write_wav
+from asr_ascend.data.acoustics.folder import (
+    NoiseError,
+    Record,
+    make_folder,
+    progress_bar,
+    write_wav,
+)
 from asr_ascend.data.audio import resample
 
 SUFFIXES = {".wav", ".flac", ".ogg", ".opus", ".mp3", ".aif", ".aiff", ".au", ".w64", ".caf"}
@@ -58,8 +67,9 @@ def import_recordings(
         )
     problems: list[str] = []
     kept: list[Path] = []
-    for path in find_recordings(source):
-        problem = check_recording(path, channel, min_seconds)
+    if workers < 1:
+        raise ValueError(f"`workers` must be at least 1, but is {workers}.")
+    for path, problem in _checked(find_recordings(source), channel, min_seconds, workers):
         if problem is None:
             kept.append(path)
         else:
@@ -100,6 +110,21 @@ def find_recordings(source: str | Path) -> list[Path]:
     if not paths:
         raise NoiseError([f"{root} must have a recording, but has none."])
     return paths
+
+
+def _checked(
+    paths: Sequence[Path], channel: int | str | None, min_seconds: float, workers: int
+) -> Iterator[tuple[Path, str | None]]:
+    """Each path with its problem, in order; in threads, as libsndfile runs beside Python."""
+    check = functools.partial(check_recording, channel=channel, min_seconds=min_seconds)
+    pool = ThreadPoolExecutor(workers)
+    try:
+        with progress_bar("Reading recordings", len(paths)) as advance:
+            for path, problem in zip(paths, pool.map(check, paths), strict=True):
+                yield path, problem
+                advance()
+    finally:
+        pool.shutdown(cancel_futures=True)
 
 
 def check_recording(path: Path, channel: int | str | None, min_seconds: float) -> str | None:

@@ -10,9 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import soundfile
-
-from asr_ascend.data.atomic import replaced_file
+from asr_ascend.data.audio import AudioError, write_wav
 from asr_ascend.data.importers import problems
 from asr_ascend.data.importers.source import Entry, EntrySet, Problem, SourceError, audio_root
 
@@ -21,17 +19,22 @@ _TOLERANCE_SECONDS = 1e-3
 
 @dataclass(frozen=True)
 class RenderedCut:
-    """Writes a cut's audio to a file in one step, as lhotse makes it."""
+    """Writes a cut's audio to a file in one step, as lhotse makes it.
+
+    Raises AudioError where lhotse can't make it, and OSError where it can't be written.
+    """
 
     cut: Any
 
     def __call__(self, path: Path) -> None:
-        samples = self.cut.load_audio()  # (channels, samples)
+        try:
+            samples = self.cut.load_audio()  # (channels, samples)
+        except Exception as error:  # lhotse and what it reads with raise many kinds
+            reason = " ".join(str(error).split())[:300] or type(error).__name__
+            raise AudioError(path, reason) from error
         path.parent.mkdir(parents=True, exist_ok=True)
-        with replaced_file(path) as temporary:
-            # Floats, since a mix may go beyond full scale.
-            rate_hz = self.cut.sampling_rate
-            soundfile.write(temporary, samples.T, rate_hz, format="WAV", subtype="FLOAT")
+        # Floats, since a mix may go beyond full scale.
+        write_wav(path, samples.T, self.cut.sampling_rate, subtype="FLOAT")
 
 
 def read_cuts(

@@ -15,9 +15,11 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import IO, Any
 
+from asr_ascend.data.audio import AudioError
 from asr_ascend.data.importers import problems
 from asr_ascend.data.importers.inspection import AudioFacts, inspect_audio
 from asr_ascend.data.importers.source import Entry
+from asr_ascend.data.threads import interrupts_held
 
 # Part of every key of the notes: what an older version found is not taken over.
 _VERSION = 1
@@ -84,7 +86,8 @@ def _results(
             # A bounded number of tasks is in flight, so that a million entries are not copied.
             for numbers in remaining:
                 work = [entries[number] for number in numbers]
-                running[pool.submit(_inspect_entries, work)] = numbers
+                with interrupts_held():
+                    running[pool.submit(_inspect_entries, work)] = numbers
                 if len(running) >= 4 * workers:
                     break
             if not running:
@@ -111,14 +114,14 @@ def _inspect_entries(entries: Sequence[Entry]) -> Found:
 
 
 def _render(entry: Entry) -> AudioFacts | None:
-    """Makes the audio of an entry that has none; facts only if that fails."""
+    """Makes the audio of an entry that has none; facts only if there is none to be had."""
     if entry.render is None or entry.audio_path.is_file():
         return None
     try:
         entry.render(entry.audio_path)
-    except Exception as error:  # whatever the library of the source raises
-        reason = " ".join(str(error).split())[:300] or type(error).__name__
-        return AudioFacts(faults=((problems.MISSING, f"it can't be rendered: {reason}"),))
+    except AudioError as error:
+        reason = f"it can't be rendered: {error.reason}"
+        return AudioFacts(faults=((problems.MISSING, reason),))
     return None
 
 

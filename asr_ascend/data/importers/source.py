@@ -93,6 +93,21 @@ def read_text(path: Path, encoding: str = "utf-8") -> str:
         raise SourceError(f"{path} cannot be read: {error.strerror}.") from error
 
 
+def one_line(text: str) -> str:
+    """`text` with its lines, white space around them left out, joined by spaces."""
+    lines = (line.strip() for line in text.split("\n"))
+    return " ".join(line for line in lines if line)
+
+
+def is_unicode(text: str) -> bool:
+    """Whether UTF-8 can hold `text`: file names and JSON may have halves of characters."""
+    try:
+        text.encode("utf-8")
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
 def audio_root(paths: Iterable[str], candidates: Sequence[Path]) -> Path:
     """The first of `candidates` below which the first relative one of `paths` is a file.
 

@@ -18,6 +18,8 @@ from asr_ascend.data.importers.source import (
     Problem,
     SourceError,
     audio_root,
+    is_unicode,
+    one_line,
     read_lines,
     read_text,
 )
@@ -123,29 +125,57 @@ def _csv_rows(
     path: Path, delimiter: str, header: Sequence[str] | None, encoding: str, found: EntrySet
 ) -> Iterator[Row]:
     csv.field_size_limit(min(sys.maxsize, 2**31 - 1))
-    lines = iter(line + "\n" for line in read_text(path, encoding).split("\n"))
-    if delimiter == "\t":
-        reader = csv.reader(lines, delimiter=delimiter, quoting=csv.QUOTE_NONE)
-    else:
-        reader = csv.reader(lines, delimiter=delimiter)
     names = list(header) if header else None
-    for cells in reader:
+    for number, cells in _cells(path, delimiter, encoding, found):
         if not any(cell.strip() for cell in cells):
             continue
         if names is None:
             names = [cell.strip() for cell in cells]
+            twice = [name for name in names if names.count(name) > 1]
+            if twice:
+                raise SourceError(f"{path} has two columns `{twice[0]}`; rename one of them.")
         elif len(cells) != len(names):
             detail = f"it has {len(cells)} columns, but the header has {len(names)}"
-            _bad(found, path, reader.line_num, detail)
+            _bad(found, path, number, detail)
         else:
-            yield reader.line_num, dict(zip(names, cells, strict=True))
+            yield number, dict(zip(names, cells, strict=True))
+
+
+def _cells(
+    path: Path, delimiter: str, encoding: str, found: EntrySet
+) -> Iterator[tuple[int, list[str]]]:
+    """Each row and the line on which it starts; rows that break the rules of quoting as problems.
+
+    Those rules are held to (`strict`), since a quote that is never closed takes the rows after it
+    into its cell, where nobody would miss them.
+    """
+    lines = iter(line + "\n" for line in read_text(path, encoding).split("\n"))
+    if delimiter == "\t":
+        reader = csv.reader(lines, delimiter=delimiter, quoting=csv.QUOTE_NONE, strict=True)
+    else:
+        reader = csv.reader(lines, delimiter=delimiter, strict=True)
+    while True:
+        start = reader.line_num + 1
+        try:
+            cells = next(reader)
+        except StopIteration:
+            return
+        except csv.Error:
+            last = reader.line_num
+            through = f" in lines {start} to {last}" if last > start else ""
+            detail = f"a quoted cell{through} isn't closed, or goes on after its closing quote"
+            _bad(found, path, start, detail)
+            continue
+        yield start, cells
 
 
 def _entries(
     path: Path, rows: Sequence[Row], columns: Columns, root: Path | None, found: EntrySet
 ) -> EntrySet:
     if not rows:
-        raise SourceError(f"{path} holds no utterance.")
+        first = next(iter(found.problems), None)
+        why = f"; {first.where}, for one: {first.detail}" if first else ""
+        raise SourceError(f"{path} holds no utterance{why}.")
     present = list(dict.fromkeys(key for _, record in rows for key in record))
     names = {role: _column(path, role, present, columns) for role in ALIASES}
     audio = str(names["audio"])
@@ -190,12 +220,14 @@ def _values(
             faults += [fault] if fault else []
         elif value is None:
             faults += [f"`{name}` is missing"] if role in _REQUIRED else []
-        elif role in ("id", "speaker") and isinstance(value, int):
+        elif role in ("id", "speaker") and type(value) is int:
             value = str(value)  # numbers are names too
         elif not isinstance(value, str):
             faults.append(f"`{name}` must be a string, but is {json.dumps(value)}")
         elif role == "audio" and not value.strip():
             faults.append(f"`{name}` is empty")
+        elif not is_unicode(value):
+            faults.append(f"`{name}` holds half of a character (a lone surrogate)")
         values[role] = value
     values["token_start_ms"] = record.get("token_start_ms")
     return (faults[0] if faults else None), values
@@ -219,15 +251,16 @@ def _entry(values: Mapping[str, Any], base: Path, where: str) -> Entry:
     name = values["id"] or Path(audio).with_suffix("").as_posix().lstrip("/")
     if not values["id"] and values["offset"] is not None:
         name += f"-{round(1000 * values['offset']):08d}"
+    text = one_line(values["text"]) if "\n" in values["text"] else values["text"]
     return Entry(
         id=name,
         audio_path=(base / audio).absolute(),
-        text=values["text"],
+        text=text,
         where=where,
         speaker=values["speaker"] or None,
         offset=values["offset"],
         duration=values["duration"],
-        token_start_ms=_times(values["token_start_ms"], values["text"]),
+        token_start_ms=_times(values["token_start_ms"], text),
     )
 
 
