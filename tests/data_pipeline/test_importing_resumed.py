@@ -116,6 +116,7 @@ def test_workers_that_are_starting_say_nothing_of_an_interrupt(linked, tmp_path)
     while len(workers := children(process.pid)) < 3:  # two, and multiprocessing's own
         assert process.poll() is None and time.monotonic() < limit
         time.sleep(0.005)
+    time.sleep(0.3)  # amid their imports
     os.killpg(process.pid, signal.SIGINT)  # as Ctrl-C in a terminal
     told = process.communicate(timeout=60)[1]
     assert process.returncode == 130
