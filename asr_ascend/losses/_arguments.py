@@ -4,7 +4,6 @@ import math
 
 import torch
 from torch import Tensor
-from torch.autograd import forward_ad
 
 from asr_ascend.losses.layout import Problem
 
@@ -16,7 +15,7 @@ _REDUCTIONS = ("none", "mean", "sum")
 def check(logits: Tensor, problem: Problem, reuse_logits: bool) -> Problem:
     """Checks the arguments of a loss; returns ``problem`` with ``blank`` made non-negative."""
     _check_logits(logits)
-    targets, logit_lengths, target_lengths, blank, clamp, _, fastemit_lambda, windows = problem
+    targets, logit_lengths, target_lengths, blank, clamp, fused, fastemit_lambda, windows = problem
     _check_index("targets", targets)
     if targets.dim() != 2 or (logits.dim() == 4 and targets.shape[0] != logits.shape[0]):
         expected = "(B, U)" if logits.dim() == 2 else f"({logits.shape[0]}, U)"
@@ -34,6 +33,10 @@ def check(logits: Tensor, problem: Problem, reuse_logits: bool) -> Problem:
     # A tuple, since torch.compile of torch 2.9 can't trace a union.
     if not isinstance(clamp, (int, float)):
         raise TypeError(f"`clamp` must be a float, but is {quoted(clamp)}.")
+    if not -math.inf <= clamp <= math.inf:
+        raise ValueError(f"`clamp` must be a number, but is {clamp}.")
+    check_flag("fused_log_softmax", fused)
+    check_flag("reuse_logits", reuse_logits)
     if not isinstance(fastemit_lambda, (int, float)):
         raise TypeError(f"`fastemit_lambda` must be a float, but is {quoted(fastemit_lambda)}.")
     if not 0.0 <= fastemit_lambda < math.inf:
@@ -49,6 +52,7 @@ def check(logits: Tensor, problem: Problem, reuse_logits: bool) -> Problem:
 
 def _check_logits(logits: Tensor) -> None:
     check_tensor("logits", logits)
+    check_has_values("logits", logits)
     if logits.dtype not in DTYPES:
         raise TypeError(
             "`logits` must be float32, float64, float16 or bfloat16, "
@@ -66,9 +70,24 @@ def _check_logits(logits: Tensor) -> None:
 
 
 def check_tensor(name: str, value: Tensor) -> None:
-    """Raises TypeError for what is no tensor, such as a list of lengths."""
+    """Raises TypeError for what is no tensor, such as a list of lengths; ValueError for sparse."""
     if not isinstance(value, Tensor):
         raise TypeError(f"`{name}` must be a Tensor, but is a {type(value).__name__}.")
+    if value.is_nested or value.layout != torch.strided:
+        layout = "nested" if value.is_nested else str(value.layout).removeprefix("torch.")
+        raise ValueError(f"`{name}` must be a dense tensor, but is {layout.lstrip('_')}.")
+
+
+def check_has_values(name: str, value: Tensor) -> None:
+    """Raises ValueError for a tensor that is a shape alone."""
+    if value.device.type == "meta":
+        raise ValueError(f"`{name}` must have values, but is on meta.")
+
+
+def check_flag(name: str, value: bool) -> None:
+    """Raises TypeError for what is not True or False."""
+    if not isinstance(value, bool):
+        raise TypeError(f"`{name}` must be a bool, but is {quoted(value)}.")
 
 
 def check_reduction(reduction: str) -> None:
@@ -77,16 +96,6 @@ def check_reduction(reduction: str) -> None:
         raise ValueError(
             f'`reduction` must be "none", "mean" or "sum", but is {quoted(reduction)}.'
         )
-
-
-def refuse_forward_mode(function: str, *inputs: Tensor | None) -> None:
-    """Raises RuntimeError if an input has a tangent, which the operators would drop silently."""
-    for value in inputs:
-        if value is not None and forward_ad.unpack_dual(value).tangent is not None:
-            raise RuntimeError(
-                f"`{function}` has no forward-mode derivative (torch.func.jvp and jacfwd, "
-                "torch.autograd.forward_ad): only backward gives its gradient."
-            )
 
 
 def _check_index(name: str, value: Tensor) -> None:

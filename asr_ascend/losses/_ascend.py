@@ -7,14 +7,13 @@ until :func:`check_status` reads it.
 
 import functools
 import importlib.resources
-import os
 from pathlib import Path
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from asr_ascend.losses import _values
+from asr_ascend.losses import _native, _values
 from asr_ascend.losses.layout import Problem
 
 DEVICE_TYPE = "npu"
@@ -245,14 +244,9 @@ def _sample_list(samples: list[int]) -> str:
 
 
 def _library_path() -> Path:
-    override = os.environ.get("ASR_ASCEND_NPU_LIBRARY")
-    if override:
-        if not Path(override).is_file():
-            raise RuntimeError(
-                f"`ASR_ASCEND_NPU_LIBRARY` must be the path of {_LIBRARY_NAME}, "
-                f"but {override} is not a file."
-            )
-        return Path(override)
+    override = _native.overriding_path("ASR_ASCEND_NPU_LIBRARY", _LIBRARY_NAME)
+    if override is not None:
+        return override
     packaged = Path(str(importlib.resources.files("asr_ascend") / "lib" / _LIBRARY_NAME))
     for path in (packaged, _PACKAGE_FOLDER / "lib" / _LIBRARY_NAME):
         if path.is_file():

@@ -28,13 +28,16 @@ def check_inputs(encoder: Tensor, predictor: Tensor, weight: Tensor, bias: Tenso
             raise ValueError(
                 f"`{name}` must be on {encoder.device} as `encoder_out`, but is on {value.device}."
             )
+        _arguments.check_has_values(name, value)
         if value.dtype != encoder.dtype and not torch.is_autocast_enabled(encoder.device.type):
             raise TypeError(
                 f"`{name}` must be {dtype_name(encoder.dtype)} as `encoder_out` outside of "
                 f"autocast, but is {dtype_name(value.dtype)}."
             )
-    if encoder.dim() != 3:
-        raise ValueError(f"`encoder_out` must be (B, T, H), but has shape {shape_of(encoder)}.")
+    if encoder.dim() != 3 or encoder.shape[2] < 1:
+        raise ValueError(
+            f"`encoder_out` must be (B, T, H), H at least 1, but has shape {shape_of(encoder)}."
+        )
     batch_size, _, width = encoder.shape
     if predictor.dim() != 3 or predictor.shape[::2] != encoder.shape[::2] or predictor.shape[1] < 1:
         raise ValueError(
@@ -81,6 +84,7 @@ def check_weights(weights: Tensor | None, batch_size: int) -> None:
     if weights is None:
         return
     _arguments.check_tensor("weights", weights)
+    _arguments.check_has_values("weights", weights)
     if weights.dtype not in DTYPES:
         raise TypeError(
             "`weights` must be float32, float64, float16 or bfloat16, "

@@ -198,15 +198,26 @@ def is_available() -> bool:
     return True
 
 
+def overriding_path(variable: str, library_name: str) -> Path | None:
+    """The path of a library that an environment variable gives; None where it is not set.
+
+    Raises:
+        RuntimeError: it is not the path of a file.
+    """
+    path = os.environ.get(variable)
+    if not path:
+        return None
+    if not Path(path).is_file():
+        raise RuntimeError(
+            f"`{variable}` must be the path of {library_name}, but {path} is not a file."
+        )
+    return Path(path)
+
+
 def _library_path() -> Path:
-    override = os.environ.get("ASR_ASCEND_LIBRARY")
-    if override:
-        if not Path(override).is_file():
-            raise RuntimeError(
-                f"`ASR_ASCEND_LIBRARY` must be the path of {_LIBRARY_NAME}, "
-                f"but {override} is not a file."
-            )
-        return Path(override)
+    override = overriding_path("ASR_ASCEND_LIBRARY", _LIBRARY_NAME)
+    if override is not None:
+        return override
     packaged = importlib.resources.files("asr_ascend") / "lib" / _LIBRARY_NAME
     if packaged.is_file():
         return Path(str(packaged))

@@ -11,7 +11,7 @@ from typing import Any, NoReturn
 import torch
 from torch import Tensor
 
-from asr_ascend.losses import _ascend, _native, _values
+from asr_ascend.losses import _ascend, _native, _transforms, _values
 from asr_ascend.losses._arguments import is_row_contiguous
 from asr_ascend.losses.layout import Problem
 
@@ -272,7 +272,7 @@ torch.library.register_autograd(
 
 
 def _refuse_vmap(info: Any, in_dims: Any, *args: Any) -> NoReturn:
-    raise RuntimeError(_values.VMAP_MESSAGE)
+    raise _transforms.vmap_error("rnnt_loss")
 
 
 for _name in ("rnnt_loss_forward", "rnnt_loss_backward", "rnnt_loss_backward_"):

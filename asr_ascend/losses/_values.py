@@ -11,11 +11,6 @@ from torch import Tensor
 
 from asr_ascend.losses.layout import Problem, sample_lattices
 
-VMAP_MESSAGE = (
-    "`rnnt_loss` can't run under torch.vmap: it takes a whole batch already, so call it once with "
-    "all samples along the batch dimension."
-)
-
 _POSITIVE_LOG_PROBS_MESSAGE = (
     "`fused_log_softmax=False` takes log-probabilities, but some of `logits` are positive: they "
     "look like logits, so pass `logits.log_softmax(-1)` or `fused_log_softmax=True`."

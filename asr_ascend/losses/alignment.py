@@ -5,7 +5,7 @@ from typing import Any, NoReturn
 import torch
 from torch import Tensor
 
-from asr_ascend.losses import _arguments, _native, _op, _values, reference
+from asr_ascend.losses import _arguments, _native, _op, _transforms, _values, reference
 from asr_ascend.losses.layout import Problem
 
 _library = torch.library.Library("asr_ascend", "FRAGMENT")
@@ -53,6 +53,7 @@ def rnnt_alignment(
     """
     problem = Problem(targets, logit_lengths, target_lengths, blank, -1.0, fused_log_softmax)
     problem = _arguments.check(logits, problem, reuse_logits=False)
+    _transforms.refuse_vmap("rnnt_alignment", logits, *problem[:3])
     logits = logits.detach()
     if _uses_reference(logits, backend):
         frames, log_probs = reference.best_paths(logits, problem)
@@ -106,7 +107,7 @@ def _alignment_fake(logits: Tensor, targets: Tensor, *_: Any) -> tuple[Tensor, T
 
 
 def _refuse_vmap(info: Any, in_dims: Any, *args: Any) -> NoReturn:
-    raise RuntimeError(_values.VMAP_MESSAGE.replace("rnnt_loss", "rnnt_alignment"))
+    raise _transforms.vmap_error("rnnt_alignment")
 
 
 torch.library.register_vmap("asr_ascend::rnnt_alignment", _refuse_vmap, lib=_library)

@@ -14,19 +14,16 @@ the logits, a few rows at a time: there is no order to keep between two losses, 
 """
 
 import itertools
-from collections.abc import Iterable, Iterator
-from typing import Any
+from collections.abc import Iterable
 
 import torch
 from torch import Tensor
-from torch.autograd.function import once_differentiable
 
-from asr_ascend.losses import _arguments, _values, layout
+from asr_ascend.losses import _arguments, _transforms, _values, layout
+from asr_ascend.losses._collapse import BLANK, LABEL, Collapse, collapse, row_labels
 from asr_ascend.losses.layout import Problem
 from asr_ascend.losses.rnnt import rnnt_loss
 
-# Columns of collapsed log-probabilities.
-BLANK, LABEL, REST = range(3)
 DEFAULT_BLOCK_BYTES = 2**20
 
 
@@ -68,13 +65,17 @@ def collapsed_log_probs(
         ValueError: shape, device, length, target or blank out of place; or ``reuse_logits`` with
             logits that can't be overwritten, as for :func:`rnnt_loss`.
         TypeError: wrong type or dtype.
-        RuntimeError: a second backward pass with ``reuse_logits``, a second derivative.
+        RuntimeError: a second backward pass with ``reuse_logits``, backward with create_graph=True,
+            forward-mode differentiation, torch.func.grad and the like, torch.vmap.
 
     Source:
         Panchapagesan et al. 2021, "Efficient Knowledge Distillation for RNN-Transducer Models".
     """
     problem = Problem(targets, logit_lengths, target_lengths, blank, -1.0, True)
     problem = _arguments.check(logits, problem, reuse_logits)
+    _transforms.refuse_vmap("collapsed_log_probs", logits, *problem[:3])
+    _transforms.refuse_forward_mode("collapsed_log_probs", logits)
+    _transforms.refuse_func_gradient("collapsed_log_probs", logits)
     if logits.dim() != 2:
         raise ValueError(
             f"`logits` must be packed, (N, V), but has shape {_arguments.shape_of(logits)}."
@@ -83,7 +84,7 @@ def collapsed_log_probs(
     _values.check_values(logits, problem)
     labels = row_labels(targets, logit_lengths, target_lengths)
     block_rows = rows_per_block(logits.shape[1], block_bytes)
-    result: Tensor = _Collapse.apply(logits, labels, problem.blank, block_rows, reuse_logits)
+    result: Tensor = Collapse.apply(logits, labels, problem.blank, block_rows, reuse_logits)
     return result
 
 
@@ -114,7 +115,7 @@ def collapse_blocks(
         part = labels[start : start + len(block)]
         if len(part) < len(block):
             raise _values.row_count_error(start + len(block), len(labels))
-        parts.append(_collapse(block, part, blank)[0])
+        parts.append(collapse(block, part, blank)[0])
         start += len(block)
     if start != len(labels):
         raise _values.row_count_error(start, len(labels))
@@ -144,20 +145,17 @@ def distillation_loss(
         finite there too.
 
     Raises:
-        ValueError: shapes that differ or aren't (N, 3), N not the sum of rows, unknown reduction.
+        ValueError: shapes that differ or aren't (N, 3), N not the sum of rows, unknown reduction,
+            device or length out of place.
+        TypeError: wrong type or dtype.
 
     Source:
         Panchapagesan et al. 2021, "Efficient Knowledge Distillation for RNN-Transducer Models".
     """
-    if reduction not in ("none", "mean", "sum"):
-        raise ValueError(
-            f'`reduction` must be "none", "mean" or "sum", but is {_arguments.quoted(reduction)}.'
-        )
-    if student.dim() != 2 or student.shape[1] != 3 or student.shape != teacher.shape:
-        raise ValueError(
-            "`student` and `teacher` must be (N, 3) both, but have shapes "
-            f"{_arguments.shape_of(student)} and {_arguments.shape_of(teacher)}."
-        )
+    _arguments.check_reduction(reduction)
+    _check_collapsed(student, teacher)
+    _arguments.check_tensor("logit_lengths", logit_lengths)
+    _arguments.check_lengths(student, logit_lengths, target_lengths, logit_lengths.numel())
     _values.check_lengths(logit_lengths, target_lengths, num_rows=len(student))
     teacher = teacher.detach().to(student.dtype)
     # exp underflows to 0 where the product with -inf would be NaN; a NaN of the teacher stays.
@@ -222,100 +220,32 @@ def distilled_rnnt_loss(
     return rnnt, distillation_loss(student, teacher, *sizes, reduction)
 
 
-def row_labels(targets: Tensor, logit_lengths: Tensor, target_lengths: Tensor) -> Tensor:
-    """(N,) int64: the label that each packed row may give; -1 in the last column of a lattice."""
-    device = targets.device
-    columns = target_lengths.to(device, torch.int64) + 1
-    rows = logit_lengths.to(device, torch.int64) * columns
-    sample = torch.repeat_interleave(rows)
-    first = layout.row_offsets(logit_lengths, target_lengths).to(device)[:-1]
-    column = (torch.arange(len(sample), device=device) - first[sample]) % columns[sample]
-    padded = torch.nn.functional.pad(targets.to(torch.int64), (0, 1), value=-1)
-    labels = padded[sample, column]
-    return labels.where(column < columns[sample] - 1, -1)
-
-
 def rows_per_block(vocab_size: int, block_bytes: int) -> int:
     """Rows of float32 logits that fit a block: at least one."""
     return max(1, block_bytes // (4 * vocab_size))
 
 
 def _check_block_bytes(block_bytes: int) -> None:
-    if block_bytes < 1:
-        raise ValueError(f"`block_bytes` must be at least 1, but is {block_bytes}.")
+    if not isinstance(block_bytes, int) or block_bytes < 1:
+        raise ValueError(
+            f"`block_bytes` must be an int of at least 1, but is {_arguments.quoted(block_bytes)}."
+        )
 
 
-def _collapse(logits: Tensor, labels: Tensor, blank: int) -> tuple[Tensor, Tensor]:
-    """Log-probabilities (n, 3) of a block, and the logarithm (n,) of the rest's sum."""
-    logits = logits.to(torch.promote_types(logits.dtype, torch.float32), copy=True)
-    none = float("-inf")
-    label_index = labels.clamp(min=0)[:, None]
-    blank_logit = logits[:, blank].clone()
-    label_logit = logits.gather(1, label_index)[:, 0].masked_fill(labels < 0, none)
-    # A row without a label hides blank twice.
-    logits.scatter_(1, label_index.where(labels[:, None] >= 0, blank), none)
-    logits[:, blank] = none
-    rest = logits.logsumexp(1)
-    classes = torch.stack([blank_logit, label_logit, rest], dim=1)
-    log_norm = classes.logsumexp(1, keepdim=True)
-    log_norm = log_norm.masked_fill(log_norm == float("inf"), float("nan"))
-    return classes - log_norm, rest
-
-
-class _Collapse(torch.autograd.Function):
-    """Three log-probabilities per row; the gradient is made block by block, in place if asked."""
-
-    @staticmethod
-    def forward(
-        ctx: Any, logits: Tensor, labels: Tensor, blank: int, block_rows: int, reuse_logits: bool
-    ) -> Tensor:
-        dtype = torch.promote_types(logits.dtype, torch.float32)
-        log_probs = logits.new_empty(len(logits), 3, dtype=dtype)
-        rest = logits.new_empty(len(logits), dtype=dtype)
-        for rows in _blocks(len(logits), block_rows):
-            log_probs[rows], rest[rows] = _collapse(logits[rows], labels[rows], blank)
-        ctx.save_for_backward(logits, labels, log_probs, rest)
-        ctx.options = blank, block_rows, reuse_logits
-        ctx.overwritten = False
-        return log_probs
-
-    @staticmethod
-    @once_differentiable
-    def backward(ctx: Any, upstream: Tensor) -> tuple[Tensor | None, ...]:
-        if ctx.overwritten:
-            raise RuntimeError(
-                "`collapsed_log_probs` with `reuse_logits=True` can run backward only once: the "
-                "first backward pass has put the gradient in the place of the logits."
+def _check_collapsed(student: Tensor, teacher: Tensor) -> None:
+    for name, value in (("student", student), ("teacher", teacher)):
+        _arguments.check_tensor(name, value)
+        if value.dtype not in (torch.float32, torch.float64):
+            raise TypeError(
+                f"`{name}` must be float32 or float64, but is {_arguments.dtype_name(value.dtype)}."
             )
-        logits, labels, log_probs, rest = ctx.saved_tensors
-        blank, block_rows, reuse_logits = ctx.options
-        logits = logits.detach()
-        grad = logits if reuse_logits else torch.empty_like(logits)
-        ctx.overwritten = reuse_logits
-        own = upstream - log_probs.exp() * upstream.sum(1, keepdim=True)
-        # exp(-inf - 0) is the 0 that exp(-inf - -inf) should be.
-        shift = rest.masked_fill(rest == float("-inf"), 0.0)
-        for rows in _blocks(len(logits), block_rows):
-            _write_gradient(grad[rows], logits[rows], shift[rows], own[rows], labels[rows], blank)
-        return grad, None, None, None, None
-
-
-def _write_gradient(
-    grad: Tensor, logits: Tensor, shift: Tensor, own: Tensor, labels: Tensor, blank: int
-) -> None:
-    """Fills a block's gradient, which may lie where the logits do."""
-    direct = grad.dtype == own.dtype
-    work = torch.sub(logits, shift[:, None], out=grad if direct else None)
-    work.exp_().mul_(own[:, REST, None])
-    # Where there is no label, blank is written twice.
-    has_label = labels >= 0
-    index = labels.where(has_label, blank)[:, None]
-    work.scatter_(1, index, own[:, LABEL].where(has_label, own[:, BLANK])[:, None])
-    work[:, blank] = own[:, BLANK]
-    if not direct:
-        grad.copy_(work)
-
-
-def _blocks(count: int, block_rows: int) -> Iterator[slice]:
-    for start in range(0, count, block_rows):
-        yield slice(start, min(start + block_rows, count))
+        if value.device != student.device:
+            raise ValueError(
+                f"`{name}` must be on {student.device} as `student`, but is on {value.device}."
+            )
+        _arguments.check_has_values(name, value)
+    if student.dim() != 2 or student.shape[1] != 3 or student.shape != teacher.shape:
+        raise ValueError(
+            "`student` and `teacher` must be (N, 3) both, but have shapes "
+            f"{_arguments.shape_of(student)} and {_arguments.shape_of(teacher)}."
+        )

@@ -7,7 +7,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from asr_ascend.losses import _arguments, _joiner_arguments
+from asr_ascend.losses import _joiner_arguments, _transforms
 from asr_ascend.losses._joiner_chunked import (
     Rows,
     add_gradient,
@@ -54,7 +54,8 @@ def joiner_rnnt_loss(
     - Chunk by chunk, for "none", or where one sample's logits would take more than ``max_bytes``:
       a few frames' logits at a time, made again in backward, and about 60 bytes per lattice cell.
 
-    torch.compile leaves the call out of its graph.
+    torch.compile breaks its graph here, and refuses ``fullgraph=True``: how much is done at a time
+    depends on the values of the lengths.
 
     Args:
         encoder_out: (B, T, H) float32, float64, float16 or bfloat16, projected to the joiner's H.
@@ -86,7 +87,7 @@ def joiner_rnnt_loss(
         ValueError: shape, device, length, target or option out of place.
         TypeError: wrong type or dtype.
         RuntimeError: no backend, as for :func:`rnnt_loss`; backward with create_graph=True;
-            forward-mode differentiation.
+            forward-mode differentiation, torch.func.grad and the like, torch.vmap.
 
     Source:
         Sample by sample: Braun et al. 2023, "Neural Transducer Training: Reduced Memory Consumption
@@ -95,7 +96,9 @@ def joiner_rnnt_loss(
     """
     inputs = encoder_out, predictor_out, weight, bias
     _joiner_arguments.check_inputs(*inputs)
-    _arguments.refuse_forward_mode("joiner_rnnt_loss", *inputs)
+    _transforms.refuse_vmap("joiner_rnnt_loss", *inputs, targets, logit_lengths, target_lengths)
+    _transforms.refuse_forward_mode("joiner_rnnt_loss", *inputs)
+    _transforms.refuse_func_gradient("joiner_rnnt_loss", *inputs)
     _joiner_arguments.check_options(
         reduction, activation, max_dropped_mass, max_bytes, logits_dtype
     )

@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 from torch.nn.functional import pad
 
-from asr_ascend.losses import _values, layout
+from asr_ascend.losses import _transforms, _values, layout
 from asr_ascend.losses.layout import Problem
 
 # Elsewhere (NPU, MPS) float64 is missing or incomplete; there the lattice is float32.
@@ -252,4 +252,4 @@ class _ReferenceLoss(torch.autograd.Function):
 
     @staticmethod
     def vmap(info: Any, in_dims: Any, *args: Any) -> Any:
-        raise RuntimeError(_values.VMAP_MESSAGE)
+        raise _transforms.vmap_error("rnnt_loss")

@@ -3,7 +3,7 @@
 import torch
 from torch import Tensor
 
-from asr_ascend.losses import _arguments, _backends, _values, layout
+from asr_ascend.losses import _arguments, _backends, _transforms, _values, layout
 from asr_ascend.losses.layout import Problem
 
 
@@ -78,7 +78,7 @@ def rnnt_loss(
         TypeError: wrong type or dtype.
         RuntimeError: no native backend, or one that is not built; a second derivative through
             backend "cpu"; a second backward pass with ``reuse_logits``; forward-mode
-            differentiation.
+            differentiation; torch.vmap; torch.func.grad and the like but for the reference.
 
     Source:
         Graves 2012, "Sequence Transduction with Recurrent Neural Networks". Gradient through the
@@ -100,8 +100,10 @@ def rnnt_loss(
         emission_windows,
     )
     problem = _arguments.check(logits, problem, reuse_logits)
-    _arguments.refuse_forward_mode("rnnt_loss", logits)
+    _transforms.refuse_forward_mode("rnnt_loss", logits)
     backend = _backends.choose(logits, backend)
+    if backend != "reference":
+        _transforms.refuse_func_gradient("rnnt_loss", logits)
     costs = _backends.costs(logits, problem, backend, reuse_logits=reuse_logits, validate=validate)
     if reduction == "mean":
         costs = costs.mean()
@@ -238,6 +240,7 @@ def pack_logits(logits: Tensor, logit_lengths: Tensor, target_lengths: Tensor) -
         TypeError: wrong type or dtype.
     """
     _arguments.check_tensor("logits", logits)
+    _arguments.check_has_values("logits", logits)
     if logits.dim() != 4:
         raise ValueError(
             f"`logits` must be (B, T, U + 1, V), but has shape {_arguments.shape_of(logits)}."
@@ -268,6 +271,7 @@ def unpack_logits(
         TypeError: wrong type or dtype.
     """
     _arguments.check_tensor("packed", packed)
+    _arguments.check_has_values("packed", packed)
     if packed.dim() != 2:
         raise ValueError(f"`packed` must be (N, V), but has shape {_arguments.shape_of(packed)}.")
     _arguments.check_tensor("logit_lengths", logit_lengths)

@@ -272,7 +272,7 @@ WRONG = {
     "`blank` must be in [-6, 5], but is 6.": lambda: collapsed_log_probs(
         make_logits(), *SIZES, blank=6
     ),
-    "`block_bytes` must be at least 1, but is 0.": lambda: collapsed_log_probs(
+    "`block_bytes` must be an int of at least 1, but is 0.": lambda: collapsed_log_probs(
         make_logits(), *SIZES, BLANK, block_bytes=0
     ),
     "`targets` must not contain `blank`, but is 3 at position 1 of sample 0.": lambda: (

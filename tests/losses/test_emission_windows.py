@@ -11,28 +11,9 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 from test_fuzz import bounded
+from windowed_batch import WINDOWS, a_case, batch_of
 
-from asr_ascend.losses import RNNTLoss, _backends, _op, rnnt_loss, rnnt_loss_and_grad
-
-LENGTHS = [(5, 3), (4, 2), (1, 2), (3, 0)]
-# Padding columns hold what would close everything if it were read.
-WINDOWS = torch.tensor(
-    [
-        [[0, 2], [1, 3], [3, 4]],
-        [[2, 2], [1, 3], [9, -9]],
-        [[0, 0], [0, 0], [9, -9]],
-        [[9, -9], [9, -9], [9, -9]],
-    ]
-)
-
-
-def a_case(dtype: torch.dtype = torch.float32, windows: torch.Tensor = WINDOWS) -> oracles.Case:
-    case = oracles.make_case(LENGTHS, 7, blank=3, dtype=dtype, seed=1)
-    return replace(case, emission_windows=windows)
-
-
-def batch_of(case: oracles.Case) -> tuple[torch.Tensor, ...]:
-    return case.targets, case.logit_lengths, case.target_lengths
+from asr_ascend.losses import RNNTLoss, rnnt_loss, rnnt_loss_and_grad
 
 
 @oracles.each_backend
@@ -369,84 +350,3 @@ def test_fuzz(drawn: tuple[oracles.Case, torch.Tensor, dict[str, Any]]) -> None:
         costs, gradient = oracles.run(case, backend, upstream=upstream, **options)
         oracles.assert_costs(costs, exact_costs, dtype)
         oracles.assert_gradient(gradient, exact_gradient, dtype, upstream_scale=4.0)
-
-
-class TestClosedByCopy:
-    """The way of operators that know no windows gives the same."""
-
-    @pytest.fixture(autouse=True)
-    def cpu_knows_no_windows(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr(_backends, "_WITHOUT_WINDOWS", ("cpu",))
-        operator = _op.rnnt_costs
-
-        def without_windows(logits: torch.Tensor, problem: Any, *rest: Any) -> torch.Tensor:
-            assert problem.emission_windows is None
-            return operator(logits, problem, *rest)
-
-        monkeypatch.setattr(_op, "rnnt_costs", without_windows)
-
-    @oracles.each_dtype
-    @pytest.mark.parametrize("padded", [True, False])
-    @pytest.mark.parametrize("reuse_logits", [True, False])
-    @pytest.mark.parametrize(
-        "options",
-        [{}, {"fused_log_softmax": False}, {"clamp": 0.1, "fastemit_lambda": 0.3}],
-    )
-    def test_loss(
-        self, options: dict[str, Any], reuse_logits: bool, padded: bool, dtype: torch.dtype
-    ) -> None:
-        case = a_case(dtype)
-        case = case.with_logits(case.logits.double().log_softmax(-1).to(dtype))
-        rows = case.padded_logits(float("nan"), 1, 1) if padded else None
-        costs, gradient = oracles.run(
-            case, "cpu", padded=rows, reuse_logits=reuse_logits, **options
-        )
-        if padded:
-            assert (case.outside_lattice(gradient) == 0).all()
-            gradient = case.take_packed(gradient)
-        expected_costs, expected = oracles.exact(case, **options)
-        oracles.assert_costs(costs, expected_costs, dtype)
-        oracles.assert_gradient(gradient, expected, dtype)
-
-    @pytest.mark.parametrize("padded", [True, False])
-    @pytest.mark.parametrize("reuse_logits", [True, False])
-    def test_loss_and_grad(self, reuse_logits: bool, padded: bool) -> None:
-        case = a_case()
-        logits = case.padded_logits(float("nan"), 1) if padded else case.logits.clone()
-        costs, gradient = rnnt_loss_and_grad(
-            logits, *batch_of(case), 3, emission_windows=WINDOWS, reuse_logits=reuse_logits
-        )
-        assert (gradient.data_ptr() == logits.data_ptr()) == reuse_logits
-        if padded:
-            assert (case.outside_lattice(gradient) == 0).all()
-            gradient = case.take_packed(gradient)
-        expected_costs, expected = oracles.exact(case)
-        oracles.assert_costs(costs, expected_costs, torch.float32)
-        oracles.assert_gradient(gradient, expected, torch.float32)
-
-    def test_no_labels_at_all(self) -> None:
-        case = oracles.make_case([(3, 0), (1, 0)], 5)
-        expected = oracles.run(case, "cpu")
-        case = replace(case, emission_windows=torch.zeros(2, 0, 2, dtype=torch.int64))
-        costs, gradient = oracles.run(case, "cpu")
-        oracles.assert_costs(costs, expected[0].double(), torch.float32)
-        oracles.assert_gradient(gradient, expected[1].double(), torch.float32)
-
-    @pytest.mark.parametrize(
-        ("changes", "message"),
-        [
-            ({"logit_lengths": torch.tensor([5, 4, -1, 3])}, "`logit_lengths` must be at least 1"),
-            ({"target_lengths": torch.tensor([3, 2, 9, 0])}, "`target_lengths` must be in [0, 3]"),
-            ({"target_lengths": torch.tensor([3, 2, 3, 0])}, "packed `logits` must have"),
-            ({"targets": torch.full((4, 3), 7)}, "`targets` must be in [0, "),
-            ({"targets": torch.full((4, 3), -1)}, "`targets` must be in [0, "),
-            ({"targets": torch.full((4, 3), 3)}, "`targets` must not contain `blank`"),
-        ],
-    )
-    def test_wrong_values_are_still_refused(
-        self, changes: dict[str, torch.Tensor], message: str
-    ) -> None:
-        case = replace(a_case(), **changes)
-        with pytest.raises(ValueError) as raised:
-            oracles.run(case, "cpu")
-        assert str(raised.value).startswith(message)

@@ -57,6 +57,8 @@ TYPE_ERRORS = [
     ),
     ({"blank": 0.5}, "`blank` must be an int, but is 0.5."),
     ({"clamp": "off"}, '`clamp` must be a float, but is "off".'),
+    ({"fused_log_softmax": None}, "`fused_log_softmax` must be a bool, but is None."),
+    ({"reuse_logits": "no"}, '`reuse_logits` must be a bool, but is "no".'),
 ]
 
 
@@ -108,6 +110,7 @@ SHAPE_ERRORS = [
         {"target_lengths": torch.ones(B, dtype=torch.int64, device="meta")},
         "`target_lengths` must be on the CPU, but is on meta.",
     ),
+    ({"clamp": float("nan")}, "`clamp` must be a number, but is nan."),
     ({"blank": 7}, "`blank` must be in [-5, 4], but is 7."),
     ({"blank": -6}, "`blank` must be in [-5, 4], but is -6."),
     ({"backend": "cuda"}, '`backend` must be None, "cpu", "npu" or "reference", but is "cuda".'),
@@ -128,17 +131,6 @@ def test_unknown_reduction(reduction):
     assert message_of(ValueError, rnnt_loss, **arguments(), reduction=reduction) == message
     module = RNNTLoss(reduction=reduction)
     assert message_of(ValueError, module, **arguments()) == message
-
-
-def test_logits_on_another_device():
-    given = {name: tensor.to("meta") for name, tensor in arguments().items()}
-    assert message_of(RuntimeError, rnnt_loss, **given) == (
-        "`rnnt_loss` has no native backend for logits on meta; "
-        'backend="reference" works there, slowly.'
-    )
-    assert message_of(ValueError, rnnt_loss, **given, backend="cpu") == (
-        '`logits` must be on the CPU for backend="cpu", but is on meta.'
-    )
 
 
 VALUE_ERRORS = [

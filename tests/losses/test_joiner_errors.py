@@ -42,7 +42,26 @@ CASES = [
     (
         ValueError,
         {"encoder_out": torch.zeros(T, H)},
-        "`encoder_out` must be (B, T, H), but has shape (3, 4).",
+        "`encoder_out` must be (B, T, H), H at least 1, but has shape (3, 4).",
+    ),
+    (
+        ValueError,
+        {
+            "encoder_out": torch.zeros(B, T, 0),
+            "predictor_out": torch.zeros(B, U + 1, 0),
+            "weight": torch.zeros(V, 0),
+        },
+        "`encoder_out` must be (B, T, H), H at least 1, but has shape (2, 3, 0).",
+    ),
+    (
+        ValueError,
+        {"encoder_out": torch.zeros(B, T, H, device="meta")},
+        "`encoder_out` must have values, but is on meta.",
+    ),
+    (
+        ValueError,
+        {"weight": torch.zeros(V, H).to_sparse()},
+        "`weight` must be a dense tensor, but is sparse_coo.",
     ),
     (
         ValueError,
@@ -139,6 +158,11 @@ CASES = [
         {"logits_dtype": torch.int8},
         "`logits_dtype` must be None, torch.float32, torch.float64, torch.float16 or "
         "torch.bfloat16, but is torch.int8.",
+    ),
+    (
+        ValueError,
+        {"weights": torch.ones(B, device="meta")},
+        "`weights` must have values, but is on meta.",
     ),
     (TypeError, {"weights": [1.0, 1.0]}, "`weights` must be a Tensor, but is a list."),
     (

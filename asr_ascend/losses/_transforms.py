@@ -1,0 +1,43 @@
+"""What the losses refuse of torch's function transforms, each in one sentence."""
+
+import torch
+from torch import Tensor
+from torch._C import _functorch  # torch's public functions don't say what a tensor is wrapped in
+from torch.autograd import forward_ad
+
+
+def refuse_forward_mode(function: str, *inputs: Tensor | None) -> None:
+    """Raises RuntimeError if an input has a tangent, which the operators would drop silently."""
+    for value in inputs:
+        if value is not None and forward_ad.unpack_dual(value).tangent is not None:
+            raise RuntimeError(
+                f"`{function}` has no forward-mode derivative (torch.func.jvp and jacfwd, "
+                "torch.autograd.forward_ad): only backward gives its gradient."
+            )
+
+
+def refuse_func_gradient(function: str, *inputs: Tensor | None) -> None:
+    """Raises RuntimeError inside torch.func.grad and the like, which torch's operators lack."""
+    if torch.compiler.is_compiling():
+        return
+    if any(value is not None and _functorch.is_gradtrackingtensor(value) for value in inputs):
+        raise RuntimeError(
+            f"`{function}` has no torch.func derivative (grad, vjp, jacrev, hessian): only "
+            "torch.autograd's backward gives its gradient."
+        )
+
+
+def refuse_vmap(function: str, *inputs: Tensor | None) -> None:
+    """Raises RuntimeError inside torch.vmap."""
+    if torch.compiler.is_compiling():
+        return
+    if any(isinstance(value, Tensor) and _functorch.is_batchedtensor(value) for value in inputs):
+        raise vmap_error(function)
+
+
+def vmap_error(function: str) -> RuntimeError:
+    """For a call inside torch.vmap."""
+    return RuntimeError(
+        f"`{function}` can't run under torch.vmap: it takes a whole batch already, so call it once "
+        "with all samples along the batch dimension."
+    )
