@@ -12,6 +12,7 @@ import torch
 from lightning.fabric.plugins.io.checkpoint_io import CheckpointIO
 
 from asr_ascend.data.atomic import replaced_file
+from asr_ascend.data.features import LogMel
 from asr_ascend.models import Transducer, build_transducer
 from asr_ascend.tokenizer import Tokenizer
 
@@ -33,6 +34,15 @@ class TrainedModel:
     tokenizer: Tokenizer
     config: dict[str, Any]
     step: int
+
+    @property
+    def sample_rate_hz(self) -> int:
+        """The rate that its audio must have."""
+        return int(self.config["data"]["sample_rate_hz"])
+
+    def log_mel(self) -> LogMel:
+        """Makes the features that it was trained with."""
+        return LogMel(self.sample_rate_hz, self.config["model"]["num_mel_bins"])
 
 
 class AtomicCheckpointIO(CheckpointIO):

@@ -27,6 +27,7 @@ class ConfigError(ValueError):
 SHARE_BELOW_1 = Rule(
     "a number of at least 0 and below 1", lambda value: number(0).accepts(value) and value < 1
 )
+SNR_DB = number(-200, 200)
 LIMIT = Rule(
     "an integer of at least 1, or -1 for no limit",
     lambda value: integer(-1).accepts(value) and value != 0,
@@ -103,7 +104,10 @@ DATA = {
     ),
     "tokenizer_type": choice("char", "bpe", "unigram"),
     "tokenizer_vocab_size": optional(integer(3)),
-    "sample_rate_hz": integer(8000),
+    "sample_rate_hz": Rule(
+        "a multiple of 100 of at least 8000",  # frames are 10 ms
+        lambda value: integer(8000).accepts(value) and value % 100 == 0,
+    ),
     "num_mel_bins": integer(7),
     "max_batch_seconds": number(above=0),
     "max_lattice_bytes": integer(1),
@@ -111,14 +115,14 @@ DATA = {
     "num_workers": integer(0),
     "seed": integer(0),
     "noise_probability": number(0, 1),
-    "snr_db": list_of(number(), 2),
+    "snr_db": list_of(SNR_DB, 2),
     "noise_kinds": list_of(TEXT),
     "noise_clips": integer(1),
     "noise_clip_seconds": number(0.1),
     "mains_hz": choice(50, 60),
     "noise_banks": optional(list_of(TEXT)),
     "noise_weights": optional(list_of(number(0))),
-    "valid_snr_db": optional(number()),
+    "valid_snr_db": optional(SNR_DB),
     "valid_noise_banks": optional(list_of(TEXT)),
     "rooms_dir": optional(TEXT),
     "room_probability": number(0, 1),
@@ -148,7 +152,7 @@ EVALUATE = {
     "checkpoint": TEXT,
     "baseline": optional(TEXT),
     "manifest": PATHS,
-    "snr_db": list_of(either(number(), choice("clean"))),
+    "snr_db": list_of(either(SNR_DB, choice("clean"))),
     "chunk_ms": CHUNK_MS,
     "left_chunks": integer(0),
     "full_context": optional(FLAG),

@@ -26,7 +26,6 @@ from asr_ascend.chunks import evaluation_chunks
 from asr_ascend.config import run_entry
 from asr_ascend.config_rules import ConfigError
 from asr_ascend.data.audio import AudioError, load_utterance
-from asr_ascend.data.features import LogMel
 from asr_ascend.data.filtering import encoder_frames
 from asr_ascend.data.manifest import ManifestError, Utterance, load_manifest
 from asr_ascend.data.noise import (
@@ -43,9 +42,7 @@ from asr_ascend.decoding import Hypothesis, greedy_decode
 from asr_ascend.decoding.beam import beam_decode
 from asr_ascend.metrics import EmissionDelays, character_errors, emission_delays
 from asr_ascend.report_example import EXAMPLE_SNR_DB, write_example
-from asr_ascend.report_pictures import draw_training, log_to_tensorboard
-
-SAMPLE_RATE_HZ = 16000
+from asr_ascend.report_pictures import draw_training, log_to_tensorboard, training_caption
 
 
 @dataclass(frozen=True)
@@ -57,23 +54,27 @@ class Spoken:
     speech: Tensor
     noise: Tensor
     noise_kind: str
+    sample_rate_hz: int
 
     def at(self, snr_db: float | None) -> Tensor:
         if snr_db is None:
             return self.speech
-        return mix_at_snr(self.speech, self.noise, snr_db, SAMPLE_RATE_HZ)
+        return mix_at_snr(self.speech, self.noise, snr_db, self.sample_rate_hz)
 
 
 def main(config: dict[str, Any]) -> int:
     """Evaluates a checkpoint, prints the table, writes the report; the exit status."""
     if config["num_threads"]:
         torch.set_num_threads(config["num_threads"])
+    folder = out_dir(config)
+    if folder.exists() and not folder.is_dir():
+        raise ConfigError(f"`out_dir` must be a folder, but {folder} is a file.")
     trained = load_model(config["checkpoint"])
-    baseline = load_model(config["baseline"]) if config["baseline"] else None
+    baseline = _baseline(config["baseline"], trained) if config["baseline"] else None
     manifests = config["manifest"]
     manifests = [manifests] if isinstance(manifests, str) else manifests
     utterances = list(load_sets(manifests, config["max_utterances"]))
-    spoken = list(_speak(utterances, config))
+    spoken = list(_speak(utterances, config, trained.sample_rate_hz))
     results = decode_all(trained, spoken, config)
     about = {
         "checkpoint": config["checkpoint"],
@@ -91,7 +92,6 @@ def main(config: dict[str, Any]) -> int:
         was = {"checkpoint": config["baseline"], "step": baseline.step}
         before = decode_all(baseline, spoken, config), was
     summary = report.summarise(results, about, config["worst"], before)
-    folder = out_dir(config)
     folder.mkdir(parents=True, exist_ok=True)
     summary["pictures"] = _pictures(trained, spoken[0], config, folder)
     report.write(summary, results, folder)
@@ -102,6 +102,16 @@ def main(config: dict[str, Any]) -> int:
     print(f"Example at {EXAMPLE_SNR_DB:g} dB: {folder / 'example.wav'}, said: {said}")
     print(f"Report: {folder / 'report.md'}  plot: {folder / 'cer_by_snr.png'}")
     return 0
+
+
+def _baseline(path: str, trained: TrainedModel) -> TrainedModel:
+    baseline = load_model(path)
+    if baseline.sample_rate_hz != trained.sample_rate_hz:
+        raise ConfigError(
+            f"`baseline` must hear speech at the checkpoint's {trained.sample_rate_hz} Hz, but "
+            f"{path} hears it at {baseline.sample_rate_hz} Hz."
+        )
+    return baseline
 
 
 def out_dir(config: dict[str, Any]) -> Path:
@@ -141,7 +151,7 @@ def decode_all(
     shown = track(
         work, "decoding", console=console, disable=not config["progress_bar"], transient=True
     )
-    log_mel = LogMel(SAMPLE_RATE_HZ)
+    log_mel = trained.log_mel()
     results: list[report.Decoded] = []
     for snr, batch in shown:
         features = [log_mel(item.at(snr)) for item in batch]
@@ -189,7 +199,7 @@ def _judge(
             text,
             [f for f, piece in zip(hypothesis.frames, pieces, strict=True) for _ in piece],
             utterance.token_start_ms,
-            end_ms := speech_end_ms(item.speech),
+            end_ms := speech_end_ms(item.speech, item.sample_rate_hz),
             chunk_frames,
             num_frames,
             trained.model.encoder.look_ahead_frames,
@@ -215,17 +225,19 @@ def _judge(
     )
 
 
-def speech_end_ms(speech: Tensor) -> float:
-    """End of the last 20 ms of a 16 kHz waveform that are within 40 dB of the loudest 20 ms."""
-    frame = SAMPLE_RATE_HZ // 50
+def speech_end_ms(speech: Tensor, sample_rate_hz: int) -> float:
+    """End of the last 20 ms of a waveform that are within 40 dB of the loudest 20 ms."""
+    frame = sample_rate_hz // 50
     whole = speech[: speech.numel() // frame * frame].view(-1, frame).square().mean(1)
     if whole.numel() == 0:
-        return 1000 * speech.numel() / SAMPLE_RATE_HZ
+        return 1000 * speech.numel() / sample_rate_hz
     active = is_active(whole).nonzero()
     return 20.0 * (int(active[-1]) + 1)
 
 
-def _speak(utterances: Sequence[tuple[str, Utterance]], config: dict[str, Any]) -> Iterator[Spoken]:
+def _speak(
+    utterances: Sequence[tuple[str, Utterance]], config: dict[str, Any], sample_rate_hz: int
+) -> Iterator[Spoken]:
     """Speech and noise of utterances; every other one gets the kinds that training doesn't."""
     folders, unseen_kinds = config["noise_banks"], config["unseen_noise_kinds"]
     for kinds in (config["noise_kinds"], unseen_kinds):
@@ -234,25 +246,26 @@ def _speak(utterances: Sequence[tuple[str, Utterance]], config: dict[str, Any]) 
                 check_names(kinds)
             except ValueError as error:
                 raise ConfigError(str(error)) from error
-    bank = WeightedBanks([StoredBank(f, SAMPLE_RATE_HZ) for f in folders]) if folders else None
+    bank = WeightedBanks([StoredBank(f, sample_rate_hz) for f in folders]) if folders else None
     for index, (set_name, utterance) in enumerate(utterances):
         unseen = bool(unseen_kinds) and index % 2 == 1
-        speech = load_utterance(utterance, SAMPLE_RATE_HZ)
+        speech = load_utterance(utterance, sample_rate_hz)
         length = speech.numel()
         generator = seeded_generator("evaluate", config["noise_seed"], set_name, utterance.id)
         if bank is not None and not unseen:
             noise = bank.crop(length, generator)
         else:
             kinds = unseen_kinds if unseen else config["noise_kinds"]
-            noise = simulated_noise(kinds, length, SAMPLE_RATE_HZ, generator)
-        yield Spoken(utterance, set_name, speech, noise, "unseen" if unseen else "known")
+            noise = simulated_noise(kinds, length, sample_rate_hz, generator)
+        kind = "unseen" if unseen else "known"
+        yield Spoken(utterance, set_name, speech, noise, kind, sample_rate_hz)
 
 
 def _batches(spoken: Sequence[Spoken], seconds: float) -> list[list[Spoken]]:
     """Batches of similar length; padding and all, each lasts about `seconds` at most."""
     batches: list[list[Spoken]] = []
     for item in sorted(spoken, key=lambda s: s.speech.numel()):
-        longest = item.speech.numel() / SAMPLE_RATE_HZ
+        longest = item.speech.numel() / item.sample_rate_hz
         if batches and longest * (len(batches[-1]) + 1) <= seconds:
             batches[-1].append(item)
         else:
@@ -267,10 +280,10 @@ def _pictures(
     captions = {}
     run = out_dir({**config, "out_dir": None})
     if draw_training(run / "metrics.csv", folder / "training.png"):
-        captions["training.png"] = "How it was trained."
+        captions["training.png"] = training_caption(trained.config)
     noisy = item.at(EXAMPLE_SNR_DB)
     chunks = evaluation_chunks(trained.model.encoder, config)[0]
-    example = item.utterance, item.speech, noisy, chunks, SAMPLE_RATE_HZ, folder
+    example = item.utterance, item.speech, noisy, chunks, folder
     return {**captions, **write_example(trained, *example)}
 
 

@@ -12,7 +12,11 @@ from asr_ascend.losses import rnnt_alignment, rnnt_loss_and_grad
 from asr_ascend.metrics import FRAME_HOP_MS, frame_end_ms
 
 # Families with Chinese glyphs, where they are installed.
-_FONTS = ("Noto Sans CJK SC", "Noto Sans SC", "WenQuanYi Micro Hei", "SimHei", "PingFang SC")
+_FONTS = (
+    *("Noto Sans CJK SC", "Noto Sans CJK JP", "Noto Sans SC", "Source Han Sans SC"),
+    *("WenQuanYi Micro Hei", "WenQuanYi Zen Hei", "Droid Sans Fallback", "AR PL UMing CN"),
+    *("SimHei", "Microsoft YaHei", "PingFang SC", "Arial Unicode MS"),
+)
 
 
 def lattice_occupancy(logits: Tensor, tokens: Tensor, blank: int) -> Tensor:
@@ -96,7 +100,7 @@ def plot_alignment(
             axes.plot(*_path(seconds, frames), color="tab:orange", linewidth=1.2)
         times = [seconds[frame] for frame in emitted]
         axes.plot(times, range(1, len(times) + 1), "o", color="black", markersize=3)
-        axes.set_yticks(range(1, num_columns), _drawable(labels))
+        axes.set_yticks(range(1, num_columns), drawable(labels))
         figure.savefig(_made(path), dpi=120)
 
 
@@ -120,8 +124,8 @@ def _installed(families: Sequence[str]) -> list[str]:
     return [family for family in families if family in names]
 
 
-def _drawable(labels: Sequence[str]) -> list[str]:
-    """The labels, or numbers where the fonts here can't draw them."""
+def drawable(labels: Sequence[str]) -> list[str]:
+    """The labels of a plot, or their numbers where the fonts here can't draw them."""
     from matplotlib import font_manager, ft2font
 
     families = [*_installed(_FONTS), "DejaVu Sans"]

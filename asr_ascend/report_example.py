@@ -11,10 +11,9 @@ from torch import Tensor
 
 from asr_ascend.checkpoint import TrainedModel
 from asr_ascend.chunks import Chunks
-from asr_ascend.data.features import LogMel
 from asr_ascend.data.manifest import Utterance
 from asr_ascend.decoding import greedy_decode
-from asr_ascend.plots import plot_alignment
+from asr_ascend.plots import drawable, plot_alignment
 from asr_ascend.report_pictures import draw_example
 
 EXAMPLE_SNR_DB = 5.0
@@ -27,7 +26,6 @@ def write_example(
     speech: Tensor,
     noisy: Tensor,
     chunks: Chunks,
-    sample_rate_hz: int,
     folder: Path,
 ) -> dict[str, str]:
     """Writes example.wav and .json, its spectrogram and, if anything is heard, its alignment.
@@ -35,14 +33,14 @@ def write_example(
     Args:
         trained: the model that listens.
         utterance: what is said.
-        speech, noisy: (samples,) waveforms, without and with noise at `EXAMPLE_SNR_DB`.
+        speech, noisy: (samples,) at the model's rate, without and with noise at `EXAMPLE_SNR_DB`.
         chunks: of the stream, encoder frames and chunks of the past; both None for full context.
-        sample_rate_hz: rate of both.
         folder: where the files go.
 
     Returns:
         A caption for each picture, by the name of its file.
     """
+    sample_rate_hz = trained.sample_rate_hz
     peak = float(noisy.abs().max()) if noisy.numel() else 0.0
     soundfile.write(folder / "example.wav", (noisy / max(1.0, peak)).numpy(), sample_rate_hz)
     record = {
@@ -54,24 +52,21 @@ def write_example(
     line = json.dumps(record, ensure_ascii=False) + "\n"
     (folder / "example.json").write_text(line, encoding="utf-8")
     draw_example(folder / SPECTROGRAM, speech, noisy, EXAMPLE_SNR_DB, sample_rate_hz)
-    heard = _draw_alignment(trained, noisy, chunks, sample_rate_hz, folder / ALIGNMENT)
-    said = f"One utterance ([example.wav](example.wav)), said: {utterance.text}"
-    captions = {SPECTROGRAM: said}
-    if heard:
-        captions[ALIGNMENT] = (
-            f"Heard: {heard}. Dark is where the model's alignments of it go, the line is the "
-            "likeliest, dots are when the stream gave the tokens."
-        )
-    return captions
+    heard = _draw_alignment(trained, noisy, chunks, folder / ALIGNMENT)
+    said = (
+        f"One utterance at {EXAMPLE_SNR_DB:g} dB ([example.wav](example.wav)), said: "
+        f"{utterance.text}"
+    )
+    if not heard:
+        return {SPECTROGRAM: f"{said}. Heard: nothing."}
+    return {SPECTROGRAM: said, ALIGNMENT: heard}
 
 
 @torch.inference_mode()
-def _draw_alignment(
-    trained: TrainedModel, noisy: Tensor, chunks: Chunks, sample_rate_hz: int, path: Path
-) -> str:
-    """Draws the lattice of what is heard; the text, empty where there was nothing to draw."""
+def _draw_alignment(trained: TrainedModel, noisy: Tensor, chunks: Chunks, path: Path) -> str:
+    """Draws the lattice of what is heard; a caption, empty where there was nothing to draw."""
     model = trained.model
-    features = LogMel(sample_rate_hz)(noisy)[None]
+    features = trained.log_mel()(noisy)[None]
     encoded, lengths = model.encode(features, torch.tensor([features.shape[1]]), *chunks)
     (hypothesis,) = greedy_decode(model, encoded, lengths)
     path.unlink(missing_ok=True)
@@ -82,4 +77,12 @@ def _draw_alignment(
     pieces = [trained.tokenizer.id_to_piece(token) for token in hypothesis.tokens]
     logits = logits.unflatten(0, (int(lengths), len(tokens) + 1))
     plot_alignment(path, logits, tokens, model.blank, pieces, emitted=hypothesis.frames)
-    return trained.tokenizer.decode(hypothesis.tokens)
+    caption = (
+        f"Heard: {trained.tokenizer.decode(hypothesis.tokens)}. Dark is where the model's "
+        "alignments of it go, the line is the likeliest, dots are when the stream gave the tokens."
+    )
+    shown = drawable(pieces)
+    if shown != pieces:
+        numbered = ", ".join(f"{n} {piece}" for n, piece in zip(shown, pieces, strict=True))
+        caption += f" Tokens are numbered, for want of a font with their characters: {numbered}."
+    return caption

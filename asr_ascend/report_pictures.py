@@ -29,6 +29,8 @@ def draw_training(metrics: Path, path: Path) -> bool:
     Returns:
         False, and no picture, where there is no such file or it has no step.
     """
+    from matplotlib.ticker import LogFormatter
+
     if not metrics.is_file():
         return False
     with metrics.open(newline="", encoding="utf-8") as stream:
@@ -43,16 +45,44 @@ def draw_training(metrics: Path, path: Path) -> bool:
         if steps:
             width = max(1, round(_SMOOTHED * len(values)))
             losses.plot(steps[width - 1 :], _running_mean(values, width), label=title, lw=1)
-    losses.set(xlabel="optimiser step", ylabel="nats per utterance", yscale="log", title="loss")
+    losses.set(xlabel="optimiser step", ylabel="nats", yscale="log", title="loss")
+    for ticks in (losses.yaxis.set_major_formatter, losses.yaxis.set_minor_formatter):
+        ticks(LogFormatter(minor_thresholds=(2, 0.5)))
     losses.legend(frameon=False)
     steps, values = curves["valid_cer"]
     errors.plot(steps, [100 * value for value in values], "o-", ms=4, color="C2")
-    errors.set(xlabel="optimiser step", ylabel="CER in %", title="validation, streaming")
+    errors.set(xlabel="optimiser step", ylabel="CER in %", title="validation")
     errors.set_ylim(bottom=0)
     for axes in (losses, errors):
         axes.grid(alpha=0.3)
     figure.savefig(path, dpi=120)
     return True
+
+
+def training_caption(config: Mapping[str, Any]) -> str:
+    """What there is to know about the curves of a run: where they jump, what was validated.
+
+    Args:
+        config: that the run was trained with.
+    """
+    data, trainer, loss = config["data"], config["trainer"], config["loss"]
+    per = "token" if loss["normalize_by"] == "tokens" else "utterance"
+    sentences = [
+        f"Losses are nats per {per}, drawn as means over {100 * _SMOOTHED:g}% of the steps."
+    ]
+    if loss["ctc_first"]:
+        sentences.append(f"The first {100 * loss['ctc_first']:g}% of the steps train CTC alone.")
+    if trainer["ramp_epochs"] and data["noise_probability"]:
+        sentences.append(
+            f"Noise rises over the first {trainer['ramp_epochs']} epochs"
+            + (" and SpecAugment follows" if data["spec_augment"] else "")
+            + ", so the losses rise, too."
+        )
+    snr_db, chunk = data["valid_snr_db"], trainer["val_chunk_ms"]
+    heard = "clean" if snr_db is None else f"at {snr_db:g} dB"
+    stream = "with full context" if chunk == "full" else f"in chunks of {chunk} ms"
+    sentences.append(f"The validation set is {heard}, decoded {stream}.")
+    return " ".join(sentences)
 
 
 def draw_example(
@@ -93,7 +123,7 @@ def log_to_tensorboard(
 
     Args:
         folder: made where it isn't there.
-        summary: of `report.summarise`; its CERs become scalars at its step.
+        summary: of `report.summarise`; its CERs, and a baseline's, become scalars at its step.
         pictures: PNG files, each shown under its stem.
         text: Markdown.
     """
@@ -104,8 +134,11 @@ def log_to_tensorboard(
         old.unlink()
     step = int(summary["step"])
     with SummaryWriter(str(folder)) as writer:
-        for row in summary["cer"]:
-            name = f"cer/{row['set']}/{row['context']}/{row['snr_db']}".replace(" ", "_")
+        rows = {"cer": summary["cer"]}
+        if "baseline" in summary:
+            rows["cer_before"] = summary["baseline"]["cer"]
+        for head, row in ((head, row) for head, rows_ in rows.items() for row in rows_):
+            name = f"{head}/{row['set']}/{row['context']}/{row['snr_db']}".replace(" ", "_")
             writer.add_scalar(name, row["cer"], step)
         for picture in pictures:
             image = np.asarray(imread(picture))[..., :3]

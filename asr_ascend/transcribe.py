@@ -9,7 +9,6 @@ import os
 
 os.environ.setdefault("GOMP_SPINCOUNT", "10000")  # see train.py
 
-import functools
 import json
 import math
 import sys
@@ -26,13 +25,12 @@ from asr_ascend.chunks import stream_chunks
 from asr_ascend.config import run_entry
 from asr_ascend.config_rules import ConfigError
 from asr_ascend.data.audio import AudioError, load_audio, resample
-from asr_ascend.data.features import FeatureStream, LogMel
+from asr_ascend.data.features import FeatureStream
 from asr_ascend.decoding import StreamingDecoder, token_frames
 from asr_ascend.metrics import frame_end_ms
 from asr_ascend.plots import plot_alignment
 
 AUDIO_SUFFIXES = {".wav", ".flac", ".ogg", ".opus", ".mp3", ".aiff", ".aif", ".au"}
-SAMPLE_RATE_HZ = 16000
 BLOCK_MS = 100
 MAX_DRAWN_LOGITS = 2**26
 
@@ -74,11 +72,6 @@ class StreamResampler:
         return out[start:stop]
 
 
-@functools.cache
-def _log_mel() -> LogMel:
-    return LogMel(SAMPLE_RATE_HZ)
-
-
 class Transcript:
     """One utterance or stream, decoded chunk by chunk.
 
@@ -94,12 +87,12 @@ class Transcript:
     ) -> None:
         chunks = stream_chunks(trained.model.encoder, chunk_ms, left_chunks)
         self.tokenizer = trained.tokenizer
-        self._features = FeatureStream(_log_mel())
+        self._features = FeatureStream(trained.log_mel())
         self._decoder = StreamingDecoder(trained.model, *chunks, keep_encoded=times)
 
     @torch.inference_mode()
     def push(self, samples: Tensor) -> str:
-        """What `samples`, the next ones at 16 kHz, add to the text; often nothing."""
+        """What `samples`, the next ones at the model's rate, add to the text; often nothing."""
         return self.tokenizer.decode(self._decoder.push(self._features.push(samples)))
 
     @torch.inference_mode()
@@ -199,14 +192,15 @@ def _plot(transcript: Transcript, name: str, config: dict[str, Any]) -> None:
 def _transcribe_file(
     trained: TrainedModel, path: Path, config: dict[str, Any], named: bool
 ) -> None:
-    waveform = load_audio(path, SAMPLE_RATE_HZ)
+    rate_hz = trained.sample_rate_hz
+    waveform = load_audio(path, rate_hz)
     transcript = _start(trained, config)
-    for piece in waveform.split(SAMPLE_RATE_HZ * BLOCK_MS // 1000):
+    for piece in waveform.split(rate_hz * BLOCK_MS // 1000):
         transcript.push(piece)
     transcript.finish()
     _plot(transcript, path.stem, config)
     if config["format"] == "json":
-        _print_json(transcript, str(path), waveform.numel() / SAMPLE_RATE_HZ)
+        _print_json(transcript, str(path), waveform.numel() / rate_hz)
         return
     print(f"{path}\t{transcript.text}" if named else transcript.text)
     _print_times(transcript, config)
@@ -215,7 +209,7 @@ def _transcribe_file(
 def _transcribe_stdin(trained: TrainedModel, config: dict[str, Any]) -> None:
     """Text appears as it is decoded; times and JSON when the stream has ended."""
     transcript = _start(trained, config)
-    pieces = StdinPieces(sys.stdin.buffer, config["sample_rate_hz"])
+    pieces = StdinPieces(sys.stdin.buffer, config["sample_rate_hz"], trained.sample_rate_hz)
     as_text = config["format"] == "text"
     for piece in pieces:
         new = transcript.push(piece)
@@ -249,15 +243,22 @@ def _print_times(transcript: Transcript, config: dict[str, Any]) -> None:
 
 
 class StdinPieces:
-    """Mono 16-bit little-endian samples of a binary stream as 16 kHz pieces of about 100 ms."""
+    """Mono 16-bit little-endian samples of a binary stream in pieces of about 100 ms.
 
-    def __init__(self, stream: BinaryIO, sample_rate_hz: int) -> None:
+    Args:
+        stream: to read.
+        sample_rate_hz: of its samples.
+        to_hz: of the pieces.
+    """
+
+    def __init__(self, stream: BinaryIO, sample_rate_hz: int, to_hz: int) -> None:
         self.stream = stream
+        self.to_hz = to_hz
         self.sample_rate_hz = sample_rate_hz
         self.seconds = 0.0
 
     def __iter__(self) -> Iterator[Tensor]:
-        resampler = StreamResampler(self.sample_rate_hz, SAMPLE_RATE_HZ)
+        resampler = StreamResampler(self.sample_rate_hz, self.to_hz)
         size = 2 * (self.sample_rate_hz * BLOCK_MS // 1000)
         rest = b""
         while data := self.stream.read(size):

@@ -37,9 +37,9 @@ def test_the_line_goes_right_by_blanks_and_up_by_tokens():
 
 
 def test_labels_become_numbers_where_a_glyph_is_missing(monkeypatch):
-    assert plots._drawable(["a", "▁be", "é"]) == ["a", "▁be", "é"]
+    assert plots.drawable(["a", "▁be", "é"]) == ["a", "▁be", "é"]
     monkeypatch.setattr(plots, "_FONTS", ())
-    assert plots._drawable(["a", "油", "温"]) == ["1", "2", "3"]
+    assert plots.drawable(["a", "油", "温"]) == ["1", "2", "3"]
 
 
 @pytest.mark.filterwarnings("error")

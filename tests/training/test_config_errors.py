@@ -47,6 +47,8 @@ TRAIN_CASES = {
     "trainer.num_threads=100000": "`trainer.num_threads` must be an integer in [1, 1024] or null, "
     "but is 100000.",
     "loss.backend=gpu": "`loss.backend` must be one of cpu, npu, reference or null, but is 'gpu'.",
+    "data.sample_rate_hz=22050": "`data.sample_rate_hz` must be a multiple of 100 of at least "
+    "8000, but is 22050.",
     "data.num_mel_bins=40": "`data.num_mel_bins` must be `model.num_mel_bins` (80), but is 40.",
     "+data.spec_augment.num_bands=1": "Unknown key `data.spec_augment.num_bands`; "
     "`data.spec_augment` has fill, max_freq_bins, max_time_fraction, max_time_frames, "
@@ -133,8 +135,10 @@ EVALUATE_CASES = {
     "decoder=viterbi": "`decoder` must be one of greedy, beam, but is 'viterbi'.",
     "chunk_ms=330": "`chunk_ms` must be a multiple of 40 of at least 40 or one of full, but is "
     "330.",
-    "snr_db=[loud]": "`snr_db` must be a list of values, each a number or one of clean, but is "
-    "['loud'].",
+    "snr_db=[loud]": "`snr_db` must be a list of values, each a number in [-200, 200] or one of "
+    "clean, but is ['loud'].",
+    "snr_db=[1e9]": "`snr_db` must be a list of values, each a number in [-200, 200] or one of "
+    "clean, but is [1000000000.0].",
     "checkpont=a": "Unknown key `checkpont`; the evaluate config has baseline, batch_seconds, "
     "beam_width, checkpoint, chunk_ms, decoder, full_context, left_chunks, manifest, "
     "max_utterances, noise_banks, noise_kinds, noise_seed, num_threads, out_dir, progress_bar, "

@@ -145,8 +145,8 @@ def test_speech_ends_with_its_last_loud_20_ms():
     speech = torch.zeros(16000)
     speech[3200:8000] = 0.5
     speech[8000:9600] = 0.5 * 10 ** (-50 / 20)
-    assert speech_end_ms(speech) == 500.0
-    assert speech_end_ms(torch.zeros(100)) == 6.25
+    assert speech_end_ms(speech, 16000) == 500.0
+    assert speech_end_ms(torch.zeros(100), 16000) == 6.25
 
 
 def test_a_baseline_is_heard_in_the_same_noise(tiny_run, tmp_path):

@@ -9,7 +9,16 @@ from matplotlib.image import imread
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 from tiny_runs import TEXTS, run
 
-from asr_ascend.report_pictures import draw_example, draw_training, log_to_tensorboard
+from asr_ascend import report_example
+from asr_ascend.checkpoint import load_model
+from asr_ascend.data.audio import load_audio
+from asr_ascend.data.manifest import load_manifest
+from asr_ascend.report_pictures import (
+    draw_example,
+    draw_training,
+    log_to_tensorboard,
+    training_caption,
+)
 
 PICTURES = ("training.png", "example.png", "example_alignment.png")
 HEAD = "step,epoch,loss,rnnt_loss,ctc_loss,lr,grad_norm,chunk_frames,utterances,tokens,valid_cer\n"
@@ -85,3 +94,60 @@ def test_old_events_go(tmp_path):
     old.touch()
     log_to_tensorboard(tmp_path, {"step": 3, "cer": []}, [], "# nothing")
     assert not old.exists()
+
+
+CONFIG = {
+    "data": {"noise_probability": 0.8, "spec_augment": {"fill": 0.0}, "valid_snr_db": 5.0},
+    "trainer": {"ramp_epochs": 4, "val_chunk_ms": 320},
+    "loss": {"ctc_first": 0.2, "normalize_by": "utterances"},
+}
+
+
+def test_the_curves_caption_says_where_they_jump_and_what_was_validated():
+    assert training_caption(CONFIG) == (
+        "Losses are nats per utterance, drawn as means over 1% of the steps. The first 20% of the "
+        "steps train CTC alone. Noise rises over the first 4 epochs and SpecAugment follows, so "
+        "the losses rise, too. The validation set is at 5 dB, decoded in chunks of 320 ms."
+    )
+    plain = {
+        "data": {"noise_probability": 0.0, "spec_augment": None, "valid_snr_db": None},
+        "trainer": {"ramp_epochs": 4, "val_chunk_ms": "full"},
+        "loss": {"ctc_first": 0.0, "normalize_by": "tokens"},
+    }
+    assert training_caption(plain) == (
+        "Losses are nats per token, drawn as means over 1% of the steps. The validation set is "
+        "clean, decoded with full context."
+    )
+
+
+def test_a_baseline_is_in_tensorboard_too(tmp_path):
+    row = {"set": "a", "context": "streaming", "snr_db": "5"}
+    summary = {"step": 3, "cer": [{**row, "cer": 0.25}], "baseline": {"cer": [{**row, "cer": 0.5}]}}
+    log_to_tensorboard(tmp_path, summary, [], "# nothing")
+    held = EventAccumulator(str(tmp_path)).Reload()
+    assert {tag: held.Scalars(tag)[0].value for tag in held.Tags()["scalars"]} == {
+        "cer/a/streaming/5": 0.25,
+        "cer_before/a/streaming/5": 0.5,
+    }
+
+
+def test_tokens_are_numbered_in_the_caption_where_no_font_has_them(tiny_run, tmp_path, monkeypatch):
+    monkeypatch.setattr(report_example, "drawable", lambda labels: ["1", "2", "3"][: len(labels)])
+    trained = load_model(tiny_run.checkpoint)
+    utterance = load_manifest(tiny_run.manifest)[0]
+    speech = load_audio(utterance.audio_path)
+    captions = report_example.write_example(
+        trained, utterance, speech, speech, (None, None), tmp_path
+    )
+    assert captions == {
+        "example.png": f"One utterance at 5 dB ([example.wav](example.wav)), said: {TEXTS[0]}",
+        "example_alignment.png": f"Heard: {TEXTS[0]}. Dark is where the model's alignments of it "
+        "go, the line is the likeliest, dots are when the stream gave the tokens. Tokens are "
+        "numbered, for want of a font with their characters: 1 甲, 2 乙, 3 丙.",
+    }
+    silence = torch.zeros(8000)
+    captions = report_example.write_example(
+        trained, utterance, speech[:8000], silence, (None, None), tmp_path
+    )
+    assert captions["example.png"].endswith(f"said: {TEXTS[0]}. Heard: nothing.")
+    assert not (tmp_path / "example_alignment.png").exists()
