@@ -20,6 +20,7 @@ NOT_TRAINING = (
     "report_example.py",
     "report_parts.py",
     "report_pictures.py",
+    "report_sections.py",
     "compare.py",
     "comparison.py",
     "config.py",

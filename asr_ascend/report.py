@@ -17,10 +17,18 @@ from asr_ascend.report_parts import (
     cer_cells,
     chunk_title,
     draw_cer,
+    first_context,
     markdown_table,
     snr_name,
     snr_title,
     unique,
+)
+from asr_ascend.report_sections import (
+    emission_part,
+    emission_sentence,
+    error_table,
+    headline,
+    worst_part,
 )
 
 _PICTURE_TITLES = {
@@ -69,17 +77,18 @@ def summarise(
     Args:
         results: every utterance in every condition.
         about: what was evaluated; copied to the top of the summary.
-        worst: how many of the worst streaming utterances to list.
+        worst: how many of the worst utterances to list, of the stream where there is one.
         before: results of a baseline in the same conditions, and what it is; None: no comparison.
     """
     streaming = [result for result in results if result.context == STREAMING]
-    spoiled = sorted(streaming, key=lambda r: (-r.errors.cer, -r.errors.errors, r.id))
+    listed = streaming or list(results)
+    spoiled = sorted(listed, key=lambda r: (-r.errors.cer, -r.errors.errors, r.id))
     return {
         **about,
         "utterances": len({(result.set_name, result.id) for result in results}),
         **_cer_rows(results),
         "cer_by_noise": _rows(
-            [r for r in streaming if r.noise != "none"],
+            sorted((r for r in listed if r.noise != "none"), key=lambda r: r.noise),
             lambda r: (f"{r.noise} kinds of noise", r.context, r.snr_db),
         ),
         "emission": _emission(streaming),
@@ -88,6 +97,7 @@ def summarise(
             for snr in unique(r.snr_db for r in streaming)
         ],
         "worst": [utterance_record(result) for result in spoiled[:worst] if result.errors.errors],
+        "wrong": sum(result.errors.errors > 0 for result in listed),
         **({} if before is None else {"baseline": {**before[1], **_cer_rows(before[0])}}),
     }
 
@@ -122,7 +132,7 @@ def table(summary: dict[str, Any]) -> str:
     lines += comparison.table(summary) if "baseline" in summary else _cer_lines(summary)
     emission = summary["emission"]
     if emission["tokens"]:
-        lines.append(_emission_sentence(emission))
+        lines.append(emission_sentence(emission))
     return "\n".join(lines)
 
 
@@ -141,13 +151,14 @@ def _cer_lines(summary: dict[str, Any]) -> list[str]:
 
 def markdown(summary: dict[str, Any]) -> str:
     """The report as Markdown."""
+    context = first_context(summary)
     names = unique(row["snr_db"] for row in summary["cer"])
     parts = [
         "# Evaluation",
         f"Checkpoint `{summary['checkpoint']}` (step {summary['step']}), "
         f"{summary['utterances']} utterances, {summary['decoder']} decoding, stream in chunks of "
         f"{chunk_title(summary)}, noise seed {summary['noise_seed']}.",
-        *(comparison.markdown(summary) if "baseline" in summary else []),
+        *(comparison.markdown(summary) if "baseline" in summary else [headline(summary)]),
         "## Character error rate in %",
         "![CER by SNR](cer_by_snr.png)",
         markdown_table(
@@ -162,20 +173,22 @@ def markdown(summary: dict[str, Any]) -> str:
     if summary["cer_by_noise"]:
         noisy = [name for name in names if name != "clean"]
         parts += [
-            "Streaming, by kind of noise. Known: "
+            f"By kind of noise, {context}. Known: "
             f"{', '.join(summary['noise_kinds'])}, with seeds that training doesn't use. Unseen: "
             f"{', '.join(summary['unseen_noise_kinds']) or 'none'}.",
             markdown_table(
                 ["noise", *[snr_title(name) for name in noisy]],
                 [
-                    [kind, *cer_cells(summary["cer_by_noise"], kind, STREAMING, noisy)]
+                    [kind, *cer_cells(summary["cer_by_noise"], kind, context, noisy)]
                     for kind in unique(row["set"] for row in summary["cer_by_noise"])
                 ],
             ),
         ]
-    parts += ["## Errors", markdown_table(*_error_table(summary["cer"]))]
-    parts += ["## Emission delay, streaming", *_emission_part(summary)]
-    parts += ["## Worst utterances, streaming", _worst_part(summary["worst"])]
+    parts += ["## Errors", "The CER is all three kinds over the characters that were said."]
+    parts += [markdown_table(*error_table(summary["cer"]))]
+    if context == STREAMING:
+        parts += ["## Emission delay, streaming", *emission_part(summary)]
+    parts += [f"## Worst utterances, {context}", worst_part(summary)]
     for name, caption in summary.get("pictures", {}).items():
         parts += [_PICTURE_TITLES[name], f"![{name.removesuffix('.png')}]({name})", caption]
     return "\n\n".join(parts) + "\n"
@@ -227,67 +240,6 @@ def _emission(results: Sequence[Decoded]) -> dict[str, Any]:
         "share_guessed": round(sum(result.guessed for result in results) / len(ranked), 5),
         "median_chunk_wait_ms": round(delays.median_chunk_wait_ms, 1),
     }
-
-
-def _emission_sentence(emission: dict[str, Any]) -> str:
-    return (
-        f"Emission delay, streaming: median {emission['median_delay_ms']:.0f} ms, 90th percentile "
-        f"{emission['p90_delay_ms']:.0f} ms. Of {emission['tokens']} correct tokens "
-        f"{100 * emission['share_before_onset']:.2f}% have a frame before their onset, "
-        f"{100 * emission['share_guessed']:.2f}% were guessed: their chunk ended before it."
-    )
-
-
-def _emission_part(summary: dict[str, Any]) -> list[str]:
-    if not summary["emission"]["tokens"]:
-        return ["The manifests hold no `token_start_ms`, so delays can't be measured."]
-    rows = [
-        [
-            snr_title(row["snr_db"]),
-            str(row["tokens"]),
-            f"{row['median_delay_ms']:.0f}",
-            f"{row['p90_delay_ms']:.0f}",
-            f"{100 * row['share_before_onset']:.2f}",
-            f"{100 * row['share_guessed']:.2f}",
-        ]
-        for row in summary["emission_by_snr"]
-        if row["tokens"]
-    ]
-    wait = summary["emission"]["median_chunk_wait_ms"]
-    head = ["SNR", "correct tokens", "median in ms", "90th percentile in ms"]
-    head += ["% frame before onset", "% guessed"]
-    explained = (
-        "End of the emitting frame minus end of the spoken token, correct tokens only. Waiting for "
-        f"the chunk to fill adds {wait:.0f} ms (median). The frames of a chunk see all of it, so a "
-        "token may stand at a frame before its onset and yet have been heard; it was guessed where "
-        "even its chunk ended before its onset."
-    )
-    return [explained, markdown_table(head, rows)]
-
-
-def _error_table(rows: Iterable[dict[str, Any]]) -> tuple[list[str], list[list[str]]]:
-    head = ["set", "context", "SNR", "CER in %", "substitutions", "deletions", "insertions", "of"]
-    counts = ("substitutions", "deletions", "insertions", "reference_length")
-    body = [
-        [row["set"], row["context"], snr_title(row["snr_db"]), f"{100 * row['cer']:.2f}"]
-        + [str(row[count]) for count in counts]
-        for row in rows
-    ]
-    return head, body
-
-
-def _worst_part(worst: Sequence[dict[str, Any]]) -> str:
-    if not worst:
-        return "Every utterance was right."
-    head = ["id", "SNR", "CER in %", "said", "decoded"]
-    body = [
-        [
-            *(row["id"], snr_title(row["snr_db"]), f"{100 * row['cer']:.0f}"),
-            *(row["reference"], row["hypothesis"] or "(nothing)"),
-        ]
-        for row in worst
-    ]
-    return markdown_table(head, body)
 
 
 def _replace(path: Path, text: str) -> None:

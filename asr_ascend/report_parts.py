@@ -73,8 +73,13 @@ def cer_cells(
 def markdown_table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
     """A table whose cells may hold any text."""
     lines = ["| " + " | ".join(head) + " |", "|" + "---|" * len(head)]
-    lines += ["| " + " | ".join(cell.replace("|", "\\|") for cell in row) + " |" for row in rows]
+    lines += ["| " + " | ".join(_cell(cell) for cell in row) + " |" for row in rows]
     return "\n".join(lines)
+
+
+def _cell(text: str) -> str:
+    """Text on one line that ends no cell and marks nothing up."""
+    return "".join(f"\\{c}" if c in "\\|`*_<[" else c for c in " ".join(text.split()))
 
 
 def unique(values: Iterable[Any]) -> list[Any]:
