@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import torch
 import torchaudio.transforms
 from torch import Tensor
 
 from asr_ascend.data.acoustics.responses import RoomResponses
-from asr_ascend.data.manifest import Utterance
 from asr_ascend.data.seeding import integer
 
 
@@ -107,16 +106,6 @@ class SpeedPerturbation:
             return waveform
         faster: Tensor = self._at[factor](waveform)[0]
         return faster
-
-
-def at_speed(utterance: Utterance, factor: float) -> Utterance:
-    """`utterance` with the duration and the token times that it has at `factor` of its speed."""
-    times = utterance.token_start_ms
-    return replace(
-        utterance,
-        duration=utterance.duration / factor,
-        token_start_ms=None if times is None else tuple(time / factor for time in times),
-    )
 
 
 @dataclass(frozen=True)

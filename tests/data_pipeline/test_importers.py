@@ -255,6 +255,40 @@ def test_kaldi_commands_and_archives_are_refused(tmp_path, value, message):
     refused(lambda: read_kaldi(tmp_path), start + message)
 
 
+def test_kaldi_commands_that_only_decode_a_file_are_read_as_the_file(tmp_path):
+    commands = {
+        "u1": "flac -c -d -s wav/a.flac |",
+        "u2": "/usr/bin/flac -cd wav/b-1.flac|",
+        "u3": "cat wav/主变.wav |",
+    }
+    scp = "".join(f"{name} {command}\n" for name, command in commands.items())
+    lay(tmp_path, {"wav.scp": scp, "text": "u1 a\nu2 b\nu3 c\n", "wav/a.flac": None})
+    (found,) = read_kaldi(tmp_path).values()
+    paths = [entry.audio_path.relative_to(tmp_path).as_posix() for entry in found.entries]
+    assert paths == ["wav/a.flac", "wav/b-1.flac", "wav/主变.wav"]
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        "flac -s wav/a.flac |",
+        "flac -c -d |",
+        "flac -c -d --skip=9 a.flac |",
+        "cat a.wav b.wav |",
+        "cat $HOME/a.wav |",
+        "cat a.flac | flac -c -d -s - |",
+        "|",
+    ],
+)
+def test_kaldi_commands_that_do_more_are_refused(tmp_path, command):
+    lay(tmp_path, {"wav.scp": f"u1 {command}\n", "text": "u1 a\n"})
+    refused(
+        lambda: read_kaldi(tmp_path),
+        f"{tmp_path / 'wav.scp'} line 1: recording 'u1' is a command ({command}), and commands are "
+        "not run; write the recordings to files first and name those in wav.scp.",
+    )
+
+
 def test_kaldi_folders_that_lack_something(tmp_path):
     refused(
         lambda: read_kaldi(tmp_path),

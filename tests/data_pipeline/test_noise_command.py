@@ -91,6 +91,15 @@ def test_the_command_makes_banks(recordings, tmp_path, capsys):
     )
 
 
+def test_a_bank_beside_its_recordings_is_up_to_date_too(recordings, capsys):
+    out = recordings / "bank"
+    arguments = ["recordings", str(recordings), "--out", str(out), "--channel", "0"]
+    assert main(arguments) == 0
+    assert main(arguments) == 0
+    told = f"{out} is up to date (3 clips, 0.1 min): nothing to do.\n"
+    assert capsys.readouterr().out.endswith(told)
+
+
 def test_a_full_disk_is_told_in_a_sentence(tmp_path, capsys, monkeypatch):
     write_bytes = Path.write_bytes
 

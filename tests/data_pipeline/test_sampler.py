@@ -25,6 +25,10 @@ def make_sampler(costs, **changes):
     return LatticeCostBatchSampler(costs, **{**arguments, **changes})
 
 
+def contents_of(batches):
+    return {tuple(sorted(batch)) for batch in batches}
+
+
 @pytest.mark.parametrize("epoch", [0, 1, 7, 100])
 def test_every_utterance_once_within_both_bounds(epoch):
     costs = make_costs()
@@ -63,10 +67,16 @@ def test_order_is_a_function_of_seed_and_epoch():
     assert first.batches(4) == second.batches(4)
     assert first.batches(4) != first.batches(5)
     assert first.batches(4) != make_sampler(costs, seed=1).batches(4)
-    # Contents change as well, not only the order.
-    assert {tuple(sorted(b)) for b in first.batches(4)} != {
-        tuple(sorted(b)) for b in first.batches(5)
-    }
+    # Contents change as well, not only the order,
+    contents = contents_of(first.batches(4))
+    assert contents != contents_of(first.batches(5))
+    assert contents != contents_of(make_sampler(costs, seed=1).batches(4))
+    # and the order where contents can't: each utterance has a batch of its own.
+    long = [UtteranceCost(str(i), 15.0 + i, 10, 3) for i in range(8)]
+    alone = make_sampler(long, max_batch_seconds=25.0)
+    assert contents_of(alone.batches(4)) == contents_of(alone.batches(5))
+    assert alone.batches(4) != alone.batches(5)
+    assert alone.batches(4) != make_sampler(long, max_batch_seconds=25.0, seed=1).batches(4)
 
 
 @pytest.mark.parametrize("world_size", [2, 3])
@@ -76,6 +86,19 @@ def test_ranks_share_an_epoch_evenly(world_size):
     shares = [sampler.rank_batches(2) for sampler in samplers]
     assert len({len(share) for share in shares} | {len(s) for s in samplers}) == 1
     assert sorted(i for share in shares for b in share for i in b) == list(range(101))
+
+
+@pytest.mark.parametrize("epoch", [0, 3, 40])
+def test_ranks_have_the_batches_of_one_rank_some_split(epoch):
+    costs = make_costs(101)
+    one = contents_of(make_sampler(costs).batches(epoch))
+    for world_size in (2, 3, 4):
+        batches = make_sampler(costs, world_size=world_size).batches(epoch)
+        split = [set(batch) for batch in batches if tuple(sorted(batch)) not in one]
+        assert all(any(batch < set(whole) for whole in one) for batch in split)
+        # Every split makes one batch more, and their number grows to a multiple of the ranks.
+        assert len(batches) - len(one) < world_size
+        assert len(batches) % world_size == 0
 
 
 def test_more_ranks_than_utterances_get_empty_batches():

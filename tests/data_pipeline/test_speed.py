@@ -6,9 +6,8 @@ import re
 import pytest
 import torch
 
-from asr_ascend.data.augment import SpecAugment, SpeedPerturbation, at_speed
+from asr_ascend.data.augment import SpecAugment, SpeedPerturbation
 from asr_ascend.data.datamodule import SpeechDataModule
-from asr_ascend.data.manifest import Utterance
 from asr_ascend.data.noise import make_noise_bank
 from asr_ascend.data.rooms import make_rooms
 from asr_ascend.data.seeding import seeded_generator
@@ -52,17 +51,6 @@ def test_speed_changes_length_and_pitch(factor):
 def test_a_factor_of_one_changes_nothing():
     wave = torch.randn(100, generator=seeded_generator(0))
     assert SpeedPerturbation()(wave, 1.0) is wave
-
-
-def test_times_scale_with_the_speed(tmp_path):
-    utterance = Utterance("u", tmp_path / "u.wav", "ab", 2.2, "s", (110.0, 1100.0))
-    fast = at_speed(utterance, 1.1)
-    assert fast.duration == pytest.approx(2.0)
-    assert fast.token_start_ms == pytest.approx((100.0, 1000.0))
-    assert (fast.id, fast.text, fast.speaker) == ("u", "ab", "s")
-    slow = at_speed(Utterance("u", tmp_path / "u.wav", "ab", 0.9), 0.9)
-    assert slow.duration == pytest.approx(1.0)
-    assert slow.token_start_ms is None
 
 
 def test_speeds_are_drawn_by_seed_epoch_and_id(manifests):

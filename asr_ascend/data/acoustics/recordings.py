@@ -69,7 +69,10 @@ def import_recordings(
     kept: list[Path] = []
     if workers < 1:
         raise ValueError(f"`workers` must be at least 1, but is {workers}.")
-    for path, problem in _checked(find_recordings(source), channel, min_seconds, workers):
+    # The bank may lie within the folder of the recordings; its clips are none of them.
+    inside = Path(folder).absolute()
+    found = [path for path in find_recordings(source) if inside not in path.absolute().parents]
+    for path, problem in _checked(found, channel, min_seconds, workers):
         if problem is None:
             kept.append(path)
         else:

@@ -17,6 +17,9 @@ from asr_ascend.data.importers.source import (
     read_lines,
 )
 
+# A file name that means the same to a shell.
+_PLAIN_NAME = re.compile(r"[\w./+=:,@%][\w./+=:,@%-]*")
+
 
 @dataclass(frozen=True)
 class _Span:
@@ -38,8 +41,8 @@ def read_kaldi(
             the data directory and the three folders above it below which the first file exists.
 
     Raises:
-        SourceError: no data directory, a file missing, or recordings that are commands or places
-            in an archive.
+        SourceError: no data directory, a file missing, or recordings that are commands (other
+            than those that only decode a file) or places in an archive.
     """
     if (source / "wav.scp").is_file():
         folders = [source]
@@ -82,9 +85,10 @@ def _read_folder(folder: Path, text_field: str, root: Path | None) -> EntrySet:
 
 def _read_recordings(listing: Path, root: Path | None, found: EntrySet) -> dict[str, Path]:
     table = _read_table(listing, found)
+    paths = {name: _file_of(value.strip()) for name, (_, value) in table.items()}
     for name, (number, value) in table.items():
         start = f"{listing} line {number}: recording '{name}' is "
-        if value.rstrip().endswith("|"):
+        if not paths[name]:
             raise SourceError(
                 f"{start}a command ({value.strip()}), and commands are not run; write the "
                 "recordings to files first and name those in wav.scp."
@@ -94,10 +98,23 @@ def _read_recordings(listing: Path, root: Path | None, found: EntrySet) -> dict[
                 f"{start}a place in an archive ({value.strip()}); write the recordings to files "
                 "first (wav-copy does it) and name those in wav.scp."
             )
-    paths = {name: value.strip() for name, (_, value) in table.items()}
     parents = [Path.cwd(), listing.parent, *listing.parent.absolute().parents[:3]]
     base = root if root is not None else audio_root(paths.values(), parents)
     return {name: (base / path).absolute() for name, path in paths.items()}
+
+
+def _file_of(value: str) -> str:
+    """The file that a line of wav.scp stands for; "" for a command that does more than decode one.
+
+    ``flac -c -d -s a.flac |`` and ``cat a.wav |`` give what libsndfile reads in the file itself.
+    """
+    if not value.endswith("|"):
+        return value
+    program, *words = value[:-1].split() or [""]
+    options = "".join(words[:-1])
+    decodes = {"flac": {"-", "c", "d"} <= set(options) <= {"-", "c", "d", "s"}, "cat": not options}
+    file = words[-1] if words and decodes.get(Path(program).name) else ""
+    return file if _PLAIN_NAME.fullmatch(file) else ""
 
 
 def _read_spans(folder: Path, recordings: dict[str, Path], found: EntrySet) -> dict[str, _Span]:

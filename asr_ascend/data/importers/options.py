@@ -25,7 +25,8 @@ _FORMATS = {
     "kaldi": (
         "Kaldi data directories: wav.scp, text, segments, utt2spk",
         "SOURCE is a data directory, or a folder of several (train, dev, ...), each of which "
-        "becomes a set. Commands in wav.scp are refused, not run.",
+        "becomes a set. Commands in wav.scp are not run: flac -c -d FILE and cat FILE stand "
+        "for their file, others are refused.",
     ),
     "lhotse": (
         "cuts of lhotse; needs pip install 'asr-ascend[lhotse]'",
