@@ -14,7 +14,6 @@ from __future__ import annotations
 import argparse
 import json
 import os
-import platform
 import subprocess
 import sys
 import threading
@@ -27,6 +26,7 @@ from torch import Tensor
 
 from asr_ascend.losses import joiner_rnnt_loss, rnnt_loss
 from asr_ascend.models.joiner import packed_cells
+from benchmarks import machine
 
 GIBIBYTE = 2**30
 FUSED = ("fused", "chunked")
@@ -162,8 +162,9 @@ def speed(arguments: argparse.Namespace) -> dict[str, object]:
         if abs(other_value - value) > 1e-5 * abs(value) or error > 1e-4:
             raise SystemExit(f"{name} gives {other_value} for {value}, gradients differ by {error}")
     seconds: dict[str, list[float]] = {name: [] for name in names}
-    for _ in range(arguments.repeats):
-        for name in names:
+    for r in range(arguments.repeats):
+        start_with = r % len(names)  # who comes after whom changes from round to round
+        for name in (*names[start_with:], *names[:start_with]):
             start = time.perf_counter()
             problem.step(name)
             seconds[name].append(time.perf_counter() - start)
@@ -248,7 +249,7 @@ def main() -> None:
     parser.add_argument("--snr-db", type=float, default=5.0)
     parser.add_argument("--utterances", type=int, default=16)
     parser.add_argument("--plot", default="joiner_dropping.png")
-    parser.add_argument("--json", help="file for all figures")
+    parser.add_argument("--json", help="file for all figures, with machine and commit")
     parser.add_argument("--measure-peak", help=argparse.SUPPRESS)
     arguments = parser.parse_args()
     if arguments.measure_peak:
@@ -257,11 +258,7 @@ def main() -> None:
         print(measure_peak(*case))
         return
     torch.set_num_threads(arguments.threads)
-    figures: dict[str, object] = {
-        "torch": torch.__version__,
-        "machine": platform.processor() or platform.machine(),
-        "threads": arguments.threads,
-    }
+    figures: dict[str, object] = {**machine.describe(), "threads": arguments.threads}
     parts: dict[str, Callable[[argparse.Namespace], dict[str, object]]]
     parts = {"speed": speed, "capacity": capacity, "dropping": dropping}
     for name, part in parts.items():

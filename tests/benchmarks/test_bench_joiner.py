@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from benchmarks import joiner
+from benchmarks import joiner, joiner_dropping, machine
 
 SMALL = ["--shape", "3", "12", "4", "30", "--hidden", "8", "--repeats", "2", "--threads", "1"]
 
@@ -22,8 +22,29 @@ def test_speed_has_a_row_for_each_way(monkeypatch, capsys, tmp_path):
     assert [row.split()[0] for row in rows] == ["packed", "fused", "chunked"]
     # 3 * 12 * 5 * 30 * 4 = 21,600 bytes of logits, 7,200 of one sample's
     assert all(row.split()[-2:] == ["0.500", "1.500"] for row in rows)
-    results = json.loads((tmp_path / "out.json").read_text())["speed"]["results"]
+    figures = json.loads((tmp_path / "out.json").read_text())
+    results = figures["speed"]["results"]
     assert [len(row["seconds"]) for row in results.values()] == [2, 2, 2]
+    described = machine.describe()
+    assert {key: figures[key] for key in ("commit", "versions")} == {
+        key: described[key] for key in ("commit", "versions")
+    }
+    assert figures["machine"]["processor"] == described["machine"]["processor"]
+
+
+def test_ways_are_checked_then_take_turns(monkeypatch):
+    steps = []
+    original = joiner.Problem.step
+
+    def step(problem, name):
+        steps.append(name)
+        return original(problem, name)
+
+    monkeypatch.setattr(joiner.Problem, "step", step)
+    monkeypatch.setattr(joiner, "peak", lambda *case: 10_800)
+    run(monkeypatch, "speed", *SMALL)
+    ways = ["packed", "fused", "chunked"]
+    assert steps == [*ways, *ways, *ways[1:], ways[0]]
 
 
 def test_no_speed_for_wrong_numbers(monkeypatch, capsys):
@@ -56,3 +77,49 @@ def test_the_peak_is_that_of_a_process_of_its_own():
     assert joiner.peak("packed", shape, 8, True, 1) > 2.9 * one_sample
     assert joiner.peak("fused", shape, 8, True, 1) < 1.5 * one_sample
     assert one_sample < joiner.peak("packed", shape, 8, True, 1, one_sample) < 3.5 * one_sample
+
+
+@pytest.fixture
+def dropping(monkeypatch, tmp_path):
+    """Runs the measurement on random inputs, which a checkpoint's stand for; returns its result."""
+    problem = joiner.Problem([3, 12, 4, 30], 8)
+    inputs = list(problem.inputs), list(problem.indices), 0
+    monkeypatch.setattr(joiner_dropping, "joiner_inputs", lambda arguments: inputs)
+
+    def measure():
+        json_file = tmp_path / "out.json"
+        plot = ("--plot", str(tmp_path / "curve.png"), "--json", str(json_file))
+        run(monkeypatch, "dropping", "--repeats", "1", "--threads", "1", *plot)
+        return json.loads(json_file.read_text())["dropping"]
+
+    return measure
+
+
+def test_the_curve_of_dropped_mass(dropping, tmp_path, capsys):
+    result = dropping()
+    assert result["rows"] == 3 * 12 * 5
+    points = {point["mass"]: point for point in result["points"]}
+    assert list(points) == list(joiner_dropping.MASSES)
+    assert points[0.0]["errors"] == [0.0] * 4 and points[0.0]["speedup"] == 1.0
+    assert 0.0 < max(points[1e-1]["errors"]) < 1.0
+    assert max(points[1e-6]["errors"]) < 1e-4
+    assert (tmp_path / "curve.png").read_bytes().startswith(b"\x89PNG")
+    shown = capsys.readouterr().out.splitlines()
+    assert [line.split()[0] for line in shown[2:-1]] == [
+        "0",
+        "1e-06",
+        "1e-05",
+        "0.0001",
+        "0.001",
+        "0.01",
+        "0.1",
+    ]
+
+
+def test_no_curve_for_wrong_numbers(dropping, monkeypatch, capsys):
+    original = joiner_dropping.joiner_rnnt_loss
+    wrong = lambda *a, **o: 1.001 * original(*a, **o)  # noqa: E731
+    monkeypatch.setattr(joiner_dropping, "joiner_rnnt_loss", wrong)
+    with pytest.raises(SystemExit, match="fused and packed gradients differ by"):
+        dropping()
+    assert capsys.readouterr().out == ""
