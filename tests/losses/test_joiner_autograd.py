@@ -320,6 +320,7 @@ def test_both_ways_are_chosen_as_documented(monkeypatch):
     with torch.no_grad():
         fused(leaves, max_bytes=largest, reduction="none")
         fused(leaves, **CHUNK_BY_CHUNK)
+    assert joiner._DEFAULT_MAX_BYTES == 4 * 2**30  # as the docstring says
     whole, chunked = "costs_sample_by_sample", "costs_and_rows"
     assert taken == [whole, chunked, whole, chunked, whole, whole, "costs_chunk_by_chunk"]
 

@@ -23,6 +23,15 @@ REDUCTIONS = ("none", "sum", "mean")
 each_way = pytest.mark.parametrize("way", EACH_WAY, ids=("sample", "chunk"))
 each_reduction = pytest.mark.parametrize("reduction", REDUCTIONS)
 WEIGHTS = torch.tensor([0.5, 2.0, -1.0, 1.0])
+# Of each sample of LENGTHS, none of which could keep to another's.
+OWN_WINDOWS = torch.tensor(
+    [
+        [[0, 2], [2, 4], [3, 6], [7, 8], [9, 9]],
+        [[9, 9]] * 5,
+        [[0, 0], [0, 0], [0, 0], [9, 9], [9, 9]],
+        [[0, 0], [0, 1], [1, 1], [1, 1], [9, 9]],
+    ]
+)
 
 
 def assert_equal_to_float64(batch, tolerance=2e-6, upstream=1.0, way=SAMPLE_BY_SAMPLE, **options):
@@ -150,6 +159,8 @@ class TestSeveralBlocks:
         batch = make_batch()
         assert_equal_to_float64(batch, way=way, reduction=reduction, weights=WEIGHTS)
         assert_equal_to_float64(batch, way=way, reduction=reduction)
+        windows = {"emission_windows": OWN_WINDOWS, "reduction": reduction}
+        assert_equal_to_float64(batch, way=way, **windows)
 
 
 class TestHalf:
