@@ -228,6 +228,15 @@ def test_large_logits_keep_small_chances():
     torch.testing.assert_close(logits.grad[0], expected)
 
 
+def test_the_teacher_gets_no_gradient():
+    student, teacher = (
+        collapsed_log_probs(make_logits(seed), *SIZES, BLANK).requires_grad_() for seed in (0, 1)
+    )
+    distillation_loss(student, teacher, *SIZES[1:]).backward()
+    assert teacher.grad is None
+    torch.testing.assert_close(student.grad, -teacher.detach().exp() / len(TARGETS))
+
+
 def test_no_samples_and_no_labels():
     none = torch.zeros(0, dtype=torch.int64)
     collapsed = collapsed_log_probs(torch.zeros(0, V), none.view(0, 3), none, none, BLANK)

@@ -78,6 +78,7 @@ def test_no_labels_at_all() -> None:
     [
         ({"logit_lengths": torch.tensor([5, 4, -1, 3])}, "`logit_lengths` must be at least 1"),
         ({"target_lengths": torch.tensor([3, 2, 9, 0])}, "`target_lengths` must be in [0, 3]"),
+        ({"target_lengths": torch.tensor([3, 2, -1, 0])}, "`target_lengths` must be in [0, 3]"),
         ({"target_lengths": torch.tensor([3, 2, 3, 0])}, "packed `logits` must have"),
         ({"targets": torch.full((4, 3), 7)}, "`targets` must be in [0, "),
         ({"targets": torch.full((4, 3), -1)}, "`targets` must be in [0, "),

@@ -316,3 +316,15 @@ def test_whole_graph_and_vmap() -> None:
         "`rnnt_alignment` can't run under torch.vmap: it takes a whole batch already, so call it "
         "once with all samples along the batch dimension."
     )
+
+
+@pytest.mark.parametrize("backend", oracles.BACKENDS)
+def test_positive_log_probabilities_get_one_warning(backend: str) -> None:
+    case = oracles.make_case([(4, 2), (3, 1)], 5, blank=0)
+    batch = case.targets, case.logit_lengths, case.target_lengths, 0
+    with pytest.warns(UserWarning) as caught:
+        rnnt_alignment(case.logits + 9.0, *batch, fused_log_softmax=False, backend=backend)
+    assert [str(warning.message) for warning in caught] == [
+        "`fused_log_softmax=False` takes log-probabilities, but some of `logits` are positive: "
+        "they look like logits, so pass `logits.log_softmax(-1)` or `fused_log_softmax=True`."
+    ]
