@@ -91,7 +91,7 @@ class RunFolder:
         for key, path in self._starting_points().items():
             if path is not None and not Path(path).expanduser().is_file():
                 raise ConfigError(
-                    f"`{key}` must be a checkpoint, but {path} is not there.{made_by(path)}"
+                    f"`{key}` must be a checkpoint, but {path} is not a file.{made_by(path)}"
                 )
 
     def _check_own_checkpoints(self) -> None:

@@ -45,7 +45,11 @@ class Teacher:
 
 
 def load_teacher(
-    path: str | os.PathLike[str], tokenizer: Tokenizer, num_mel_bins: int, block_bytes: int
+    path: str | os.PathLike[str],
+    tokenizer: Tokenizer,
+    num_mel_bins: int,
+    sample_rate_hz: int,
+    block_bytes: int,
 ) -> Teacher:
     """The teacher of a checkpoint, checked against the student.
 
@@ -53,6 +57,7 @@ def load_teacher(
         path: a checkpoint of this package.
         tokenizer: the student's.
         num_mel_bins: the student's width of a feature frame.
+        sample_rate_hz: the rate of the student's audio.
         block_bytes: as for `Teacher`.
 
     Raises:
@@ -73,6 +78,11 @@ def load_teacher(
         raise ConfigError(
             f"`distillation.teacher` must have the student's `model.num_mel_bins` ({num_mel_bins}),"
             f" but {path} has {encoder.num_mel_bins}."
+        )
+    if trained.sample_rate_hz != sample_rate_hz:
+        raise ConfigError(
+            f"`distillation.teacher` must have the student's `data.sample_rate_hz` "
+            f"({sample_rate_hz}), but {path} has {trained.sample_rate_hz}."
         )
     if encoder.fixed_chunks is not None:
         raise ConfigError(

@@ -9,11 +9,12 @@ from test_training_step import assert_same_gradients, empty_batch, make_batch, o
 from tiny_runs import BLANK_LAST, TINY, run
 
 import asr_ascend.objective
-from asr_ascend.checkpoint import read_checkpoint
+from asr_ascend.checkpoint import load_model, read_checkpoint
 from asr_ascend.config import compose_config
+from asr_ascend.config_rules import ConfigError
 from asr_ascend.losses.distillation import collapsed_log_probs, distillation_loss
 from asr_ascend.models import build_transducer
-from asr_ascend.teacher import Teacher
+from asr_ascend.teacher import Teacher, load_teacher
 from asr_ascend.tokenizer import Tokenizer
 
 PACKED = "loss.joiner=packed"
@@ -178,10 +179,20 @@ def test_a_teacher_with_other_tokens_is_one_sentence(tiny_run, tmp_path):
     )
 
 
+def test_a_teacher_of_another_rate_is_one_sentence(tiny_run):
+    tokenizer = load_model(tiny_run.checkpoint).tokenizer
+    with pytest.raises(ConfigError) as caught:
+        load_teacher(tiny_run.checkpoint, tokenizer, 80, 8000, 2**20)
+    assert str(caught.value) == (
+        "`distillation.teacher` must have the student's `data.sample_rate_hz` (8000), but "
+        f"{tiny_run.checkpoint} has 16000."
+    )
+
+
 def test_a_teacher_that_is_no_checkpoint_is_one_sentence(tiny_run, tmp_path):
     arguments = (*TINY, f"data.train_manifest={tiny_run.manifest}", PACKED)
     done = run("train", *arguments, "distillation.teacher=gone.ckpt", folder=tmp_path)
     assert done.returncode == 2
     assert done.stderr.splitlines()[-1] == (
-        "Error: `distillation.teacher` must be a checkpoint, but gone.ckpt is not there."
+        "Error: `distillation.teacher` must be a checkpoint, but gone.ckpt is not a file."
     )

@@ -96,13 +96,13 @@ def test_chunks_that_it_cannot_serve_are_one_sentence(tiny_emformer, checkpoint,
 def test_it_teaches_no_student_of_full_context(checkpoint):
     tokenizer = load_model(checkpoint).tokenizer
     with pytest.raises(ConfigError) as caught:
-        load_teacher(checkpoint, tokenizer, 80, 2**20)
+        load_teacher(checkpoint, tokenizer, 80, 16000, 2**20)
     assert str(caught.value) == (
         f"`distillation.teacher` must have full context, but the encoder of {checkpoint} was built "
         "with chunks."
     )
     with pytest.raises(ConfigError) as caught:
-        load_teacher(checkpoint, tokenizer, 40, 2**20)
+        load_teacher(checkpoint, tokenizer, 40, 16000, 2**20)
     assert str(caught.value) == (
         "`distillation.teacher` must have the student's `model.num_mel_bins` (40), but "
         f"{checkpoint} has 80."

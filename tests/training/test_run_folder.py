@@ -119,7 +119,7 @@ def test_a_missing_base_says_what_makes_it(tmp_path):
     assert (done.returncode, done.stderr) == (
         2,
         "Error: `init_from` must be a checkpoint, but outputs/base/checkpoints/last.ckpt is not "
-        "there. It is made by: python -m asr_ascend.train experiment=substation_base\n",
+        "a file. It is made by: python -m asr_ascend.train experiment=substation_base\n",
     )
 
 
@@ -128,7 +128,7 @@ def test_a_missing_teacher_says_what_makes_it(tmp_path):
     assert (done.returncode, done.stderr) == (
         2,
         "Error: `distillation.teacher` must be a checkpoint, but "
-        "outputs/demo/checkpoints/last.ckpt is not there. It is made by: python -m "
+        "outputs/demo/checkpoints/last.ckpt is not a file. It is made by: python -m "
         "asr_ascend.train experiment=demo\n",
     )
 
