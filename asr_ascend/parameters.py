@@ -68,6 +68,23 @@ def parameter_groups(model: nn.Module, config: Mapping[str, Any]) -> list[dict[s
     ]
 
 
+def describe_training(model: nn.Module, config: Mapping[str, Any]) -> str:
+    """What is frozen and at what rates the rest learns, as a sentence; "" where all is as usual.
+
+    Args:
+        model: the transducer, its frozen modules already so.
+        config: as for `parameter_groups`.
+    """
+    total = sum(parameter.numel() for parameter in model.parameters())
+    groups = parameter_groups(model, config)
+    trained = sum(parameter.numel() for group in groups for parameter in group["params"])
+    rates = sorted({group["lr"] for group in groups})
+    if trained == total and rates == [config["lr"]]:
+        return ""
+    shown = f"{rates[0]:.2g}" + (f" to {rates[-1]:.2g}" if len(rates) > 1 else "")
+    return f"Trains {trained:,} of {total:,} parameters, at a rate of {shown}"
+
+
 def _layer_decays(model: nn.Module, decay: float) -> dict[str, float]:
     """Factor of each parameter by its depth below the top of the encoder."""
     layers = {

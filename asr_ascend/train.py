@@ -36,6 +36,7 @@ from asr_ascend.fingerprint import fingerprint
 from asr_ascend.losses import available_backends
 from asr_ascend.models import build_transducer
 from asr_ascend.module import TransducerModule
+from asr_ascend.parameters import describe_training
 from asr_ascend.run_folder import RunFolder, RunRecord
 from asr_ascend.saving import Checkpoints, EarlyStopping, ValidationSteps
 from asr_ascend.teacher import Teacher, load_teacher
@@ -68,6 +69,8 @@ def main(config: dict[str, Any]) -> int:
         start.load_into(model, tokenizer)
         config["loss"]["blank"] = tokenizer.blank  # -1 was the last of the checkpoint's vocabulary
     module = TransducerModule(model, tokenizer, config, _teacher(config, tokenizer))
+    if unusual := describe_training(model, config["optimizer"]):
+        print_(unusual)
     record = RunRecord(folder, fresh=ckpt_path is None)
     trainer = build_trainer(config, folder.path, datamodule, record)
     started = time.monotonic()
@@ -94,8 +97,8 @@ def _teacher(config: dict[str, Any], tokenizer: Tokenizer) -> Teacher | None:
     options = config["distillation"]
     if options["teacher"] is None:
         return None
-    bins = config["model"]["num_mel_bins"]
-    return load_teacher(options["teacher"], tokenizer, bins, options["block_bytes"])
+    features = config["model"]["num_mel_bins"], config["data"]["sample_rate_hz"]
+    return load_teacher(options["teacher"], tokenizer, *features, options["block_bytes"])
 
 
 def _closing_lines(trainer: Trainer, folder: Path, seconds: float) -> list[str]:

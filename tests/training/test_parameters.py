@@ -9,7 +9,7 @@ from test_training_step import assert_same_gradients, make_batch, one_step
 from asr_ascend.config import compose_config
 from asr_ascend.config_rules import ConfigError
 from asr_ascend.models import build_transducer
-from asr_ascend.parameters import frozen_modules, parameter_groups
+from asr_ascend.parameters import describe_training, frozen_modules, parameter_groups
 from asr_ascend.tokenizer import Tokenizer
 
 
@@ -36,6 +36,20 @@ def test_without_more_there_is_one_group_of_everything(model):
     (group,) = parameter_groups(model, {"lr": 0.5, "layer_decay": None, "lr_factors": None})
     assert group["lr"] == 0.5
     assert [id(p) for p in group["params"]] == [id(p) for p in model.parameters()]
+
+
+def test_what_trains_at_what_rates_is_a_sentence(model):
+    plain = {"lr": 2e-4, "layer_decay": None, "lr_factors": None}
+    total = sum(p.numel() for p in model.parameters())
+    head = sum(p.numel() for p in model.ctc_head.parameters())
+    assert describe_training(model, plain) == ""
+    assert describe_training(model, {**plain, "layer_decay": 0.5}) == (
+        f"Trains {total:,} of {total:,} parameters, at a rate of 1.3e-05 to 0.0002"
+    )
+    frozen_modules(model, ["encoder", "predictor", "joiner"])
+    assert describe_training(model, plain) == (
+        f"Trains {head:,} of {total:,} parameters, at a rate of 0.0002"
+    )
 
 
 def test_layer_decay_falls_from_the_top_of_the_encoder(model):
