@@ -47,9 +47,20 @@ def test_ways_are_checked_then_take_turns(monkeypatch):
     assert steps == [*ways, *ways, *ways[1:], ways[0]]
 
 
-def test_no_speed_for_wrong_numbers(monkeypatch, capsys):
+def wrong_value(loss, problem):
+    return loss + 0.001 * loss.detach()
+
+
+def wrong_gradient(loss, problem):
+    """Of the weight alone; the value stays."""
+    total = problem.weight.sum()
+    return loss + 0.01 * (total - total.detach())
+
+
+@pytest.mark.parametrize("wrong", [wrong_value, wrong_gradient])
+def test_no_speed_for_wrong_numbers(wrong, monkeypatch, capsys):
     original = joiner.Problem.fused
-    monkeypatch.setattr(joiner.Problem, "fused", lambda problem: 1.001 * original(problem))
+    monkeypatch.setattr(joiner.Problem, "fused", lambda p: wrong(original(p), p))
     with pytest.raises(SystemExit, match="fused gives"):
         run(monkeypatch, "speed", *SMALL)
     assert capsys.readouterr().out == ""

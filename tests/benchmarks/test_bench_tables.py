@@ -1,13 +1,26 @@
 """Tables from results, the READMEs that hold them, and the cost curve."""
 
 import copy
+import dataclasses
+import functools
 import json
 from pathlib import Path
 
 import pytest
+import torch
 
-from benchmarks import cost_curve, machine, readme, specification, tables
+from benchmarks import (
+    checks,
+    cost_curve,
+    floor,
+    machine,
+    measuring,
+    readme,
+    specification,
+    tables,
+)
 from benchmarks.cases import Case
+from benchmarks.implementations import OURS
 
 
 def entry(name, threads, median, **changes):
@@ -201,6 +214,40 @@ def test_the_curve_is_measured_and_drawn(monkeypatch, tmp_path, capsys):
     assert all(point["loss_ns_per_cell"] > 0 for point in results["points"])
     assert paths[1].read_bytes()[:4] == b"\x89PNG"
     assert "| 32     | " in capsys.readouterr().out
+
+
+def test_no_curve_for_wrong_numbers(monkeypatch, capsys):
+    ours = cost_curve.IMPLEMENTATIONS[OURS]
+
+    def prepare(indices):
+        call = ours.prepare(indices)
+
+        def spoiled(logits):
+            value, gradient = call(logits)
+            return 1.001 * value, gradient
+
+        return spoiled
+
+    wrong = dataclasses.replace(ours, prepare=prepare)
+    monkeypatch.setattr(cost_curve, "IMPLEMENTATIONS", {OURS: wrong})
+    with pytest.raises(checks.WrongNumbersError, match=r"^the value is "):
+        cost_curve.main(["--threads", "1", "--max-gb", "0.0003"])
+    assert "N =" not in capsys.readouterr().out
+
+
+def test_the_curves_floor_is_the_faster_of_one_thread_and_all(tiny, monkeypatch):
+    milliseconds = {"floor of one": 2.0, "floor": 3.0, "loss": 12.0}
+
+    def timed(call, make_logits, threads):
+        if isinstance(call, functools.partial):
+            return milliseconds["floor of one"]
+        return milliseconds["floor" if call is floor.run else "loss"]
+
+    monkeypatch.setattr(measuring, "timed", timed)
+    arena = measuring.Arena(tiny.logits_bytes("packed", torch.float32))
+    point = cost_curve.measure(tiny, arena, 2)
+    assert point["floor_ns_per_cell"] == pytest.approx(2e6 / 54)
+    assert point["loss_ns_per_cell"] == pytest.approx(12e6 / 54)
 
 
 def test_the_curve_does_not_start_what_does_not_fit(monkeypatch, capsys):
