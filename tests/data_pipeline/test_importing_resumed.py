@@ -12,7 +12,7 @@ import pytest
 from speech_like import write_wav
 
 from asr_ascend.data import importing
-from asr_ascend.data.importers import inspection_pool
+from asr_ascend.data.importers import inspection, inspection_pool
 from asr_ascend.data.importers.inspection import AudioFacts
 from asr_ascend.data.importers.inspection_pool import InspectionError, inspect_all
 from asr_ascend.data.importers.source import Entry
@@ -79,7 +79,7 @@ def test_killed_midway_leaves_nothing_half_written_and_goes_on(linked, tmp_path,
     command = [sys.executable, "-m", "asr_ascend.data.importing", "jsonl", str(source)]
     process = subprocess.Popen([*command, "--out", str(out), "--workers", "2"])
     try:
-        limit = time.monotonic() + 60
+        limit = time.monotonic() + 300
         while not (notes.is_file() and notes.stat().st_size > 0):
             assert process.poll() is None and time.monotonic() < limit
             time.sleep(0.005)
@@ -112,13 +112,13 @@ def test_workers_that_are_starting_say_nothing_of_an_interrupt(linked, tmp_path)
         text=True,
         start_new_session=True,
     )
-    limit = time.monotonic() + 60
+    limit = time.monotonic() + 300
     while len(workers := children(process.pid)) < 3:  # two, and multiprocessing's own
         assert process.poll() is None and time.monotonic() < limit
         time.sleep(0.005)
     time.sleep(0.3)  # amid their imports
     os.killpg(process.pid, signal.SIGINT)  # as Ctrl-C in a terminal
-    told = process.communicate(timeout=60)[1]
+    told = process.communicate(timeout=300)[1]
     assert process.returncode == 130
     assert "Traceback" not in told
     assert told.endswith("Interrupted; the same command goes on from here.\n")
@@ -141,6 +141,28 @@ def test_only_what_is_new_or_changed_is_read_again(linked, tmp_path, inspected):
     assert inspected == ["u0003.wav"]
     durations = [u.duration for u in load_manifest(out / "list.jsonl")]
     assert durations == [0.5, 0.5, 0.5, 0.75, 0.5, 0.5]
+
+
+def test_a_file_that_may_be_read_now_is_read(linked, tmp_path, capsys, monkeypatch):
+    source, out = linked(2, 0.5), tmp_path / "out"
+    header_faults, access = inspection.header_faults, os.access
+
+    def refused(path):
+        if path.name == "u0001.wav":
+            raise PermissionError(13, "Permission denied", str(path))
+        return header_faults(path)
+
+    # As another user would find it: root may read everything.
+    monkeypatch.setattr(inspection, "header_faults", refused)
+    monkeypatch.setattr(
+        os, "access", lambda path, mode: "u0001" not in str(path) and access(path, mode)
+    )
+    assert run(source, out) == 1
+    told = f"    1 ({tmp_path / 'wav/u0001.wav'}): Permission denied\n"
+    assert told in capsys.readouterr().out
+    monkeypatch.undo()
+    assert run(source, out) == 0
+    assert len(load_manifest(out / "list.jsonl")) == 2
 
 
 def test_a_line_of_the_notes_that_was_cut_off_costs_one_file(linked, tmp_path, inspected):

@@ -63,7 +63,9 @@ def inspect_audio(path: Path, offset: float | None, duration: float | None) -> A
         header = header_faults(path)
         with soundfile.SoundFile(path) as file:
             return _inspect(file, header, offset, duration)
-    except (soundfile.SoundFileError, RuntimeError, OSError) as error:
+    except OSError as error:
+        return AudioFacts(faults=((problems.UNREADABLE, error.strerror or str(error)),))
+    except (soundfile.SoundFileError, RuntimeError) as error:
         reason = str(getattr(error, "error_string", None) or error).rstrip(".")
         return AudioFacts(faults=((problems.UNREADABLE, reason),))
 

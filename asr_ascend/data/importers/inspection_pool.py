@@ -126,6 +126,9 @@ def _render(entry: Entry) -> AudioFacts | None:
 
 
 def _key(entry: Entry) -> str | None:
+    """What an entry's facts are noted under; None: they are not, being of this moment."""
+    if not os.access(entry.audio_path, os.R_OK):
+        return None  # leave to read it changes neither its size nor its time
     try:
         status = entry.audio_path.stat()
     except OSError:
