@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
 from lightning.pytorch import Callback, LightningModule, Trainer
 
-from asr_ascend.checkpoint import CheckpointError, read_checkpoint
+from asr_ascend.checkpoint import KEY, CheckpointError, read_checkpoint
 from asr_ascend.config import made_by
 from asr_ascend.config_rules import ConfigError
 from asr_ascend.data.atomic import replaced_file
@@ -54,11 +54,7 @@ class RunFolder:
         self._check_checkpoints()
         ckpt_path = self.config["ckpt_path"]
         if ckpt_path is not None:
-            if "optimizer_states" not in read_checkpoint(ckpt_path):
-                raise CheckpointError(
-                    f"{ckpt_path} is an average without the optimiser's state, which can't "
-                    "be resumed; init_from starts a new run from it."
-                )
+            self._check_resumable(ckpt_path)
             return str(ckpt_path)
         last = self.path / "checkpoints" / "last.ckpt"
         same = self.record.get("fingerprint") == self.digest
@@ -69,6 +65,29 @@ class RunFolder:
         if last.is_file():
             say(f"{self.path} holds {self._old_run()}")
         return None
+
+    def _check_resumable(self, path: str) -> None:
+        """A run that goes on has the same parameters in the same groups, and steps to do."""
+        contents = read_checkpoint(path)
+        if "optimizer_states" not in contents:
+            raise CheckpointError(
+                f"{path} is an average without the optimiser's state, which can't "
+                "be resumed; init_from starts a new run from it."
+            )
+        ours, theirs = _parameter_keys(self.config), _parameter_keys(contents[KEY]["config"])
+        for key in sorted({*ours, *theirs}):
+            here, there = ours.get(key, "absent"), theirs.get(key, "absent")
+            if here != there:
+                raise ConfigError(
+                    f"`{key}` must be {_shown(there)}, as in {path}, to go on with it, but is "
+                    f"{_shown(here)}; "
+                    "init_from starts a new run from its weights."
+                )
+        limit, step = self.config["trainer"]["max_steps"], int(contents["global_step"])
+        if limit != -1 and step >= limit:
+            raise ConfigError(
+                f"`trainer.max_steps` must be above {step}, the step of {path}, but is {limit}."
+            )
 
     def _old_run(self) -> str:
         """What is in the folder, and what becomes of it at a fresh start."""
@@ -138,6 +157,19 @@ class RunRecord(Callback):
 
     def _write(self, values: dict[str, Any]) -> None:
         write_json(self.folder.path / RECORD, {"fingerprint": self.folder.digest, **values})
+
+
+def _parameter_keys(config: Mapping[str, Any]) -> dict[str, Any]:
+    """Keys that parameters and their groups follow from, by their whole names."""
+    model = {"encoder": "conformer", **config["model"]}
+    keys = {f"model.{k}": value for k, value in model.items() if not k.endswith("dropout")}
+    for group, key in (("trainer", "freeze"), ("optimizer", "layer_decay")):
+        keys[f"{group}.{key}"] = config[group].get(key)
+    return {**keys, "optimizer.lr_factors": config["optimizer"].get("lr_factors")}
+
+
+def _shown(value: Any) -> str:
+    return "null" if value is None else str(value)
 
 
 def write_json(path: Path, contents: dict[str, Any]) -> None:

@@ -175,3 +175,28 @@ def test_what_only_this_machine_refuses_is_one_sentence(folder, override, senten
     done = run("train", *SETTINGS, "output_dir=refused", override, folder=folder)
     assert (done.returncode, done.stderr.splitlines()[-1]) == (2, f"Error: {sentence}")
     assert not (folder / "refused" / "run.json").exists()
+
+
+@pytest.mark.parametrize(
+    ("override", "sentence"),
+    [
+        (
+            "model.encoder_dim=64",
+            f"`model.encoder_dim` must be 48, as in {BASE}, to go on with it, but is 64; init_from "
+            "starts a new run from its weights.",
+        ),
+        (
+            "trainer.freeze=[encoder]",
+            f"`trainer.freeze` must be null, as in {BASE}, to go on with it, but is ['encoder']; "
+            "init_from starts a new run from its weights.",
+        ),
+        (
+            "trainer.max_steps=2",
+            f"`trainer.max_steps` must be above 2, the step of {BASE}, but is 2.",
+        ),
+    ],
+)
+def test_what_cannot_go_on_from_a_checkpoint_is_one_sentence(folder, override, sentence):
+    resumed = ("output_dir=resumed", f"ckpt_path={BASE}", "trainer.max_steps=4")
+    done = run("train", *SETTINGS, *resumed, override, folder=folder)
+    assert (done.returncode, done.stderr) == (2, f"Error: {sentence}\n")
