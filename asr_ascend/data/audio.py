@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 import os
 from pathlib import Path
 
@@ -12,7 +11,6 @@ import torch
 import torchaudio.functional
 from torch import Tensor
 
-from asr_ascend.data.atomic import replaced_file
 from asr_ascend.data.manifest import Utterance
 
 
@@ -73,20 +71,6 @@ def load_audio(
     if not bool(torch.isfinite(waveform).all()):
         raise AudioError(path, "it holds NaN or infinity")
     return resample(waveform, rate_hz, sample_rate_hz)
-
-
-def write_wav(
-    path: Path, samples: np.ndarray, sample_rate_hz: int, subtype: str = "PCM_16"
-) -> None:
-    """Writes (samples,) or (samples, channels) in one step; `path` is the whole file or as it was.
-
-    Raises:
-        OSError: it can't be written; libsndfile alone would only say "System error".
-    """
-    content = io.BytesIO()
-    soundfile.write(content, samples, sample_rate_hz, subtype=subtype, format="WAV")
-    with replaced_file(path) as temporary:
-        temporary.write_bytes(content.getbuffer())
 
 
 def _read(

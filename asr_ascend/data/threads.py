@@ -1,8 +1,7 @@
-"""Threads and processes of the data path."""
+"""One thread for the data path."""
 
 from __future__ import annotations
 
-import signal
 from collections.abc import Iterator
 from contextlib import contextmanager
 
@@ -22,17 +21,3 @@ def single_thread() -> Iterator[None]:
         yield
     finally:
         torch.set_num_threads(threads)
-
-
-@contextmanager
-def interrupts_held() -> Iterator[None]:
-    """Context in which Ctrl-C waits for its end, and whose new processes never hear of it.
-
-    A terminal sends Ctrl-C to all processes. The parent answers it; a worker that is still
-    importing would print where it was.
-    """
-    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
-    try:
-        yield
-    finally:
-        signal.pthread_sigmask(signal.SIG_SETMASK, before)

@@ -104,7 +104,7 @@ def test_killed_midway_leaves_nothing_half_written_and_goes_on(linked, tmp_path,
 
 @pytest.mark.skipif(not Path("/proc/self/task").is_dir(), reason="needs /proc to see processes")
 def test_workers_that_are_starting_say_nothing_of_an_interrupt(linked, tmp_path):
-    source, out = linked(200, 0.1), tmp_path / "out"
+    source, out = linked(500, 6.0), tmp_path / "out"
     command = [sys.executable, "-m", "asr_ascend.data.importing", "jsonl", str(source)]
     process = subprocess.Popen(
         [*command, "--out", str(out), "--workers", "2"],
@@ -116,7 +116,7 @@ def test_workers_that_are_starting_say_nothing_of_an_interrupt(linked, tmp_path)
     while len(workers := children(process.pid)) < 3:  # two, and multiprocessing's own
         assert process.poll() is None and time.monotonic() < limit
         time.sleep(0.005)
-    time.sleep(0.3)  # amid their imports
+    time.sleep(0.1)  # amid their imports
     os.killpg(process.pid, signal.SIGINT)  # as Ctrl-C in a terminal
     told = process.communicate(timeout=300)[1]
     assert process.returncode == 130

@@ -2,6 +2,8 @@
 
 import json
 import re
+import subprocess
+import sys
 
 import pytest
 
@@ -133,3 +135,10 @@ def test_help_tells_the_source_and_every_kind_of_problem(capsys, kind):
     assert caught.value.code == 0
     assert "SOURCE is " in told
     assert all(name in told for name in MEANINGS)
+
+
+def test_workers_start_without_torch():
+    """Each of them imports the command's module, and torch would take seconds."""
+    code = "import asr_ascend.data.importing, sys; print('torch' in sys.modules)"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout == "False\n"

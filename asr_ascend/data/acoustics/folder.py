@@ -22,9 +22,10 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TimeRemainingColumn
 from torch import Tensor
 
-from asr_ascend.data import audio
+from asr_ascend.data import wav
 from asr_ascend.data.atomic import replaced_file
-from asr_ascend.data.threads import interrupts_held, single_thread
+from asr_ascend.data.processes import interrupts_held
+from asr_ascend.data.threads import single_thread
 
 INDEX = "index.json"
 _MADE = ".made.jsonl"
@@ -135,7 +136,7 @@ def write_wav(path: Path, wave: Tensor, sample_rate_hz: int) -> float:
     peak = float(wave.abs().max()) if wave.numel() else 0.0
     gain = _PEAK / peak if peak > 0 else 1.0
     samples = (wave * gain * 32767).round().to(torch.int16).numpy()
-    audio.write_wav(path, samples, sample_rate_hz)
+    wav.write_wav(path, samples, sample_rate_hz)
     return 20 * torch.log10(torch.tensor(gain, dtype=torch.float64)).item()
 
 

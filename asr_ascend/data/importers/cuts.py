@@ -10,9 +10,16 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from asr_ascend.data.audio import AudioError, write_wav
 from asr_ascend.data.importers import problems
-from asr_ascend.data.importers.source import Entry, EntrySet, Problem, SourceError, audio_root
+from asr_ascend.data.importers.source import (
+    Entry,
+    EntrySet,
+    Problem,
+    RenderError,
+    SourceError,
+    audio_root,
+)
+from asr_ascend.data.wav import write_wav
 
 _TOLERANCE_SECONDS = 1e-3
 
@@ -21,7 +28,7 @@ _TOLERANCE_SECONDS = 1e-3
 class RenderedCut:
     """Writes a cut's audio to a file in one step, as lhotse makes it.
 
-    Raises AudioError where lhotse can't make it, and OSError where it can't be written.
+    Raises RenderError where lhotse can't make it, and OSError where it can't be written.
     """
 
     cut: Any
@@ -31,7 +38,7 @@ class RenderedCut:
             samples = self.cut.load_audio()  # (channels, samples)
         except Exception as error:  # lhotse and what it reads with raise many kinds
             reason = " ".join(str(error).split())[:300] or type(error).__name__
-            raise AudioError(path, reason) from error
+            raise RenderError(reason) from error
         path.parent.mkdir(parents=True, exist_ok=True)
         # Floats, since a mix may go beyond full scale.
         write_wav(path, samples.T, self.cut.sampling_rate, subtype="FLOAT")

@@ -15,11 +15,10 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import IO, Any
 
-from asr_ascend.data.audio import AudioError
 from asr_ascend.data.importers import problems
 from asr_ascend.data.importers.inspection import AudioFacts, inspect_audio
-from asr_ascend.data.importers.source import Entry
-from asr_ascend.data.threads import interrupts_held
+from asr_ascend.data.importers.source import Entry, RenderError
+from asr_ascend.data.processes import interrupts_held
 
 # Part of every key of the notes: what an older version found is not taken over.
 _VERSION = 1
@@ -119,9 +118,8 @@ def _render(entry: Entry) -> AudioFacts | None:
         return None
     try:
         entry.render(entry.audio_path)
-    except AudioError as error:
-        reason = f"it can't be rendered: {error.reason}"
-        return AudioFacts(faults=((problems.MISSING, reason),))
+    except RenderError as error:
+        return AudioFacts(faults=((problems.MISSING, f"it can't be rendered: {error}"),))
     return None
 
 

@@ -17,6 +17,10 @@ class SourceError(ValueError):
     """A source that can't be read at all; the message is one sentence for the user."""
 
 
+class RenderError(RuntimeError):
+    """Audio that can't be made; the message says why."""
+
+
 @dataclass(frozen=True)
 class Problem:
     """Something wrong with a corpus.
@@ -42,7 +46,8 @@ class Entry:
         id, audio_path, text, speaker, offset, token_start_ms: as in `manifest.Utterance`.
         where: file and line that it was read from.
         duration: seconds as stated; None where the source doesn't say.
-        render: makes the file `audio_path` where it isn't there; None for audio that exists.
+        render: makes the file `audio_path` where it isn't there, or raises RenderError; None for
+            audio that exists.
     """
 
     id: str
