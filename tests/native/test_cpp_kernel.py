@@ -14,7 +14,14 @@ import native_build
 import pytest
 from native_build import build, cmake_tool, run
 
-PER_ISA_TESTS = ("best_path_test", "loss_test", "hostile_test", "threads_test", "exp_test")
+PER_ISA_TESTS = (
+    "best_path_test",
+    "loss_test",
+    "small_cost_test",
+    "hostile_test",
+    "threads_test",
+    "exp_test",
+)
 AARCH64_COMPILER = "aarch64-linux-gnu-g++"
 AARCH64_EMULATOR = "qemu-aarch64"
 AARCH64_SYSROOT = "/usr/aarch64-linux-gnu"

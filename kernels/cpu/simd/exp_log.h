@@ -193,14 +193,16 @@ ASR_ASCEND_SIMD_INLINE F64 TwiceAtanh(F64 s) {
   return twice * (p * w) + twice;
 }
 
-// log(x) of a positive, finite, normal x; anything else gives a meaningless number.
-ASR_ASCEND_SIMD_INLINE F64 LogOfNormal(F64 x) {
+// log(1 + x) of x >= 0, finite; anything else gives a meaningless number.
+ASR_ASCEND_SIMD_INLINE F64 LogOnePlus(F64 x) {
   // Subtracting the bits of sqrt(1/2) makes the exponent field count from there.
-  const U64 offset = (U64)x - 0x3fe6a09e667f3bcdu;
+  const U64 offset = (U64)(x + 1.0) - 0x3fe6a09e667f3bcdu;
   const U64 exponent = ((offset >> 52) + 0x400u) & 0xfffu;
   const F64 n = (F64)(exponent | 0x4330000000000000u) - (0x1p52 + 1024.0);
   const F64 m = (F64)((offset & 0x000fffffffffffffu) + 0x3fe6a09e667f3bcdu);
-  return n * 0x1.62e42fefa39efp-1 + TwiceAtanh((m - 1.0) / (m + 1.0));
+  // Where m is 1 + x itself, x is what m - 1 was before it was rounded.
+  const F64 above_one = exponent == 0x400u ? x : m - 1.0;
+  return n * 0x1.62e42fefa39efp-1 + TwiceAtanh(above_one / (m + 1.0));
 }
 
 // log(exp(a) + exp(b)); exact for -inf in either or both; NaN in either is NaN.

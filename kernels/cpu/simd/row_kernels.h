@@ -5,7 +5,7 @@
 
 #include "cpu/simd/exp_log.h"
 #include "cpu/simd/row_cursor.h"
-#include "cpu/simd/row_maximum.h"
+#include "cpu/simd/row_sum.h"
 #include "cpu/simd/storage.h"
 
 namespace asr_ascend {
@@ -17,133 +17,6 @@ constexpr int kRowBlock = 64;
 // Rows whose state is fetched together for the gradient: few, because fetching it holds up the
 // stream of logits.
 constexpr int kGradientBlock = 8;
-
-// Columns that are summed in the arithmetic of the vectors, from one maximum, before the sum goes
-// on in double. They stay in the first level of cache from their maximum to their sum.
-constexpr int64_t kChunk = 1024;
-
-// Rows of float up to this many columns are summed in double: so few rounding errors don't cancel
-// out, and the cost of a small lattice would miss its last bit.
-constexpr int64_t kNarrow = 16;
-
-ASR_ASCEND_SIMD_INLINE int64_t ChunkAt(int64_t k, int64_t vocab) {
-  return vocab - k < kChunk ? vocab - k : kChunk;
-}
-
-// Sees columns [k, count).
-template <typename T>
-ASR_ASCEND_SIMD_INLINE void SeeColumns(const T* x, int64_t k, int64_t count,
-                                       RowMaximum<T>* largest) {
-  constexpr int kStep = RowMaximum<T>::kStep;
-  for (; k + kStep <= count; k += kStep) largest->See(x + k);
-  if (k < count) largest->SeePartial(x + k, (int)(count - k));
-}
-
-// The sum of exp(x - shift) over a chunk. Meanwhile the next chunk comes in for its maximum, so
-// that memory is read once, in order, while the arithmetic goes on.
-template <typename T>
-ASR_ASCEND_SIMD_INLINE double SumOfExp(const T* x, int64_t count, typename Storage<T>::Vec shift,
-                                       const T* next, int64_t next_count,
-                                       RowMaximum<T>* next_largest) {
-  using S = Storage<T>;
-  using Vec = typename S::Vec;
-  constexpr int kLanes = S::kLanes;
-  constexpr int kStep = RowMaximum<T>::kStep;
-  const int64_t both = count < next_count ? count : next_count;
-  Vec sum0 = {}, sum1 = {}, sum2 = {}, sum3 = {};
-  RowMaximum<T> largest[2] = {RowMaximum<T>::Lowest(), RowMaximum<T>::Lowest()};
-  int64_t k = 0;
-  for (; k + 4 * kLanes <= both; k += 4 * kLanes) {
-    for (int i = 0; i < 4 * kLanes / kStep; ++i) largest[i % 2].See(next + k + i * kStep);
-    const VecPair<Vec> x01 = LoadPair(x + k);
-    const VecPair<Vec> x23 = LoadPair(x + k + 2 * kLanes);
-    sum0 += TermOfSum(x01.first - shift);
-    sum1 += TermOfSum(x01.second - shift);
-    sum2 += TermOfSum(x23.first - shift);
-    sum3 += TermOfSum(x23.second - shift);
-  }
-  largest[0].Join(largest[1]);
-  SeeColumns(next, k, next_count, &largest[0]);
-  *next_largest = largest[0];
-  for (; k + 2 * kLanes <= count; k += 2 * kLanes) {
-    const VecPair<Vec> x01 = LoadPair(x + k);
-    sum0 += TermOfSum(x01.first - shift);
-    sum1 += TermOfSum(x01.second - shift);
-  }
-  if (k + kLanes <= count) {
-    sum2 += TermOfSum(S::Load(x + k) - shift);
-    k += kLanes;
-  }
-  if (k < count) {
-    sum3 += TermOfSum(S::LoadPartial(x + k, (int)(count - k), -__builtin_inff()) - shift);
-  }
-  return Sum((sum0 + sum1) + (sum2 + sum3));
-}
-
-// Sums rows one after the other. A row's sum depends on nothing but the row.
-template <typename T>
-struct RowSummer {
-  using S = Storage<T>;
-  using Scalar = typename S::Scalar;
-  using Vec = typename S::Vec;
-  int64_t vocab;
-  RowMaximum<T> largest;  // of the first chunk of the row that comes next
-  Scalar shift;           // of the last row, whose sum of exponentials is sum * exp(shift)
-  double sum;
-
-  ASR_ASCEND_SIMD_INLINE RowSummer StartAt(const T* row, int64_t vocab) {
-    RowSummer summer = {vocab, RowMaximum<T>::Lowest(), 0, 0.0};
-    SeeColumns(row, 0, ChunkAt(0, vocab), &summer.largest);
-    return summer;
-  }
-
-  // next: the row after this one, null after the last.
-  __attribute__((always_inline)) void Take(const T* row, const T* next) {
-    if (sizeof(Scalar) == 4 && vocab <= kNarrow) {
-      TakeNarrow(row, next);
-      return;
-    }
-    constexpr Scalar kLowest = (Scalar)-__builtin_inff();
-    constexpr Scalar kMostNegative =
-        sizeof(Scalar) == 4 ? (Scalar)-0x1.fffffep127 : (Scalar)-0x1.fffffffffffffp1023;
-    shift = kLowest;
-    sum = 0.0;
-    int64_t k = 0;
-    do {
-      const Scalar chunk_shift = largest.Value();
-      if (chunk_shift > shift) {
-        if (sum > 0.0) sum *= Exp(Fill((double)shift - (double)chunk_shift))[0];
-        shift = chunk_shift;
-      }
-      const int64_t count = ChunkAt(k, vocab);
-      const T* x = row + k;
-      k += count;
-      const bool is_last = k == vocab;
-      const T* ahead = is_last ? next : row + k;
-      const int64_t ahead_count = ahead == nullptr ? 0 : ChunkAt(is_last ? 0 : k, vocab);
-      // Finite for a chunk of nothing but -inf, which adds nothing.
-      const Vec from = Max(Fill(kMostNegative), Fill(shift));
-      sum += SumOfExp(x, count, from, ahead, ahead_count, &largest);
-    } while (k < vocab);
-  }
-
-  void TakeNarrow(const T* row, const T* next) {
-    constexpr Scalar kLowest = (Scalar)-__builtin_inff();
-    const Scalar maximum = largest.Value();
-    shift = maximum > kLowest ? maximum : kLowest;
-    // Any finite number will do for a row of nothing but -inf.
-    const double from = maximum > kLowest ? (double)maximum : 0.0;
-    F64 total = {};
-    for (int64_t k = 0; k < vocab; k += kF64Lanes) {
-      F64 x = Fill(-kInfinityF64);
-      for (int i = 0; i < kF64Lanes && k + i < vocab; ++i) x[i] = S::Get(row + k + i) - from;
-      total += Exp(x);
-    }
-    sum = Sum(total);
-    largest = RowMaximum<T>::Lowest();
-    if (next != nullptr) SeeColumns(next, 0, vocab, &largest);
-  }
-};
 
 // A log-probability given by the caller. +inf is not one, and must not turn the cost into -inf.
 ASR_ASCEND_SIMD_INLINE double GivenLogProb(double log_prob) {
@@ -162,7 +35,7 @@ void Statistics(const Job& job, int64_t first, int64_t last) {
   double blanks[kRowBlock];
   double labels[kRowBlock];
   double shifts[kRowBlock];
-  alignas(64) double sums[kRowBlock];
+  alignas(64) double rests[kRowBlock];
   alignas(64) double log_sums[kRowBlock];
   RowCursor cursor = CursorAt(job, first);
   rows[0] = logits + core::RowElement(cursor.sample->logits, cursor.t, cursor.u);
@@ -180,29 +53,31 @@ void Statistics(const Job& job, int64_t first, int64_t last) {
     }
     for (int i = 0; i < count; ++i) {
       const T* row = rows[i];
-      sums[i] = 1.0;
+      rests[i] = 0.0;
       shifts[i] = 0.0;
       if (job.fused_log_softmax) {
         summer.Take(row, rows[i + 1]);
-        sums[i] = summer.sum;
+        rests[i] = summer.rest;
         shifts[i] = summer.shift;
       }
       blanks[i] = blank_used[i] ? S::Get(row + job.blank) : -kInfinityF64;
       labels[i] = targets[i] >= 0 ? S::Get(row + targets[i]) : -kInfinityF64;
     }
     rows[0] = rows[count];
-    for (int i = count; i % kF64Lanes != 0; ++i) sums[i] = 1.0;
+    for (int i = count; i % kF64Lanes != 0; ++i) rests[i] = 0.0;
     for (int i = 0; i < count; i += kF64Lanes) {
-      Storage<double>::Store(log_sums + i, LogOfNormal(Storage<double>::Load(sums + i)));
+      Storage<double>::Store(log_sums + i, LogOnePlus(Storage<double>::Load(rests + i)));
     }
     for (int i = 0; i < count; ++i) {
       double log_norm = 0.0;
       if (job.fused_log_softmax) {
         // Not so for a NaN, for +inf, and for a row of nothing but -inf: none has a softmax.
-        const bool is_sound = sums[i] > 0.0;
-        log_norm = is_sound ? shifts[i] + log_sums[i] : __builtin_nan("");
-        planes.blank[slots[i]] = blanks[i] - log_norm;
-        planes.label[slots[i]] = labels[i] - log_norm;
+        const bool is_sound = rests[i] >= 0.0;
+        const double log_sum = is_sound ? log_sums[i] : __builtin_nan("");
+        log_norm = shifts[i] + log_sum;
+        // The first difference is exact: a log-probability near zero keeps its last bits.
+        planes.blank[slots[i]] = (blanks[i] - shifts[i]) - log_sum;
+        planes.label[slots[i]] = (labels[i] - shifts[i]) - log_sum;
       } else {
         planes.blank[slots[i]] = GivenLogProb(blanks[i]);
         planes.label[slots[i]] = GivenLogProb(labels[i]);

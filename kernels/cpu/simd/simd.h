@@ -84,6 +84,18 @@ ASR_ASCEND_SIMD_INLINE I16 Max(I16 a, I16 b) {
 #endif
 }
 
+// sum, and term as well where x is below zero.
+ASR_ASCEND_SIMD_INLINE F32 AddWhereNegative(F32 sum, F32 x, F32 term) {
+#if defined(ASR_ASCEND_SIMD_AVX512)
+  return (F32)_mm512_mask_add_ps(sum, _mm512_cmp_ps_mask(x, F32{}, _CMP_LT_OQ), sum, term);
+#else
+  return sum + (x < F32{} ? term : F32{});
+#endif
+}
+ASR_ASCEND_SIMD_INLINE F64 AddWhereNegative(F64 sum, F64 x, F64 term) {
+  return sum + (x < F64{} ? term : F64{});
+}
+
 // Pairwise sums of the lanes.
 ASR_ASCEND_SIMD_INLINE float Sum(F32 x) {
 #if defined(ASR_ASCEND_SIMD_AVX512)
