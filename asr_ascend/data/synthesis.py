@@ -28,6 +28,8 @@ from typing import Any
 
 from asr_ascend.data import espeak, phrases
 from asr_ascend.data.manifest import Utterance, write_manifest
+from asr_ascend.data.processes import interrupts_held
+from asr_ascend.data.wav import write_wav
 
 TRAINING_VOICES = (
     *("", "m1", "m2", "m3", "m4", "m6", "m7", "m8", "f1", "f2", "f3", "f4"),
@@ -120,6 +122,7 @@ def synthesise(
     Raises:
         ValueError: a count or `workers` that does not fit, or `out` holds something else.
         espeak.SynthesisError: packages missing or a shard failed.
+        OSError: something can't be written.
     """
     for name, value in asdict(config).items():
         if value < 0:
@@ -187,6 +190,7 @@ def _speak_shards(lines: Sequence[Line], folder: Path, workers: int) -> list[Utt
 
     context = multiprocessing.get_context("spawn")
     spoken = context.Value("q", 0)
+    failures = context.SimpleQueue()
     waiting = list(range(SHARDS))
     running: dict[int, BaseProcess] = {}
     columns = ("{task.description}", BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
@@ -196,13 +200,16 @@ def _speak_shards(lines: Sequence[Line], folder: Path, workers: int) -> list[Utt
             while waiting or running:
                 while waiting and len(running) < workers:
                     shard = waiting.pop(0)
-                    arguments = (lines[shard::SHARDS], str(folder), shard, spoken)
-                    running[shard] = context.Process(target=_speak_shard, args=arguments)
-                    running[shard].start()
+                    arguments = (lines[shard::SHARDS], str(folder), shard, spoken, failures)
+                    running[shard] = context.Process(target=_try_shard, args=arguments)
+                    with interrupts_held():
+                        running[shard].start()
                 time.sleep(0.05)
                 progress.update(task, completed=spoken.value)
                 for shard in [s for s, process in running.items() if not process.is_alive()]:
                     code = running.pop(shard).exitcode
+                    if not failures.empty():
+                        raise failures.get()
                     if code != 0:
                         raise espeak.SynthesisError(f"Shard {shard} ended with exit code {code}.")
             progress.update(task, completed=spoken.value)
@@ -213,9 +220,15 @@ def _speak_shards(lines: Sequence[Line], folder: Path, workers: int) -> list[Utt
     return _collect(lines, folder)
 
 
+def _try_shard(lines: Sequence[Line], folder: str, shard: int, spoken: Any, failures: Any) -> None:
+    try:
+        _speak_shard(lines, folder, shard, spoken)
+    except (OSError, espeak.SynthesisError) as error:
+        failures.put(error)
+
+
 def _speak_shard(lines: Sequence[Line], folder: str, shard: int, spoken: Any) -> None:
     import numpy as np
-    import soundfile
     import torch
     import torchaudio
 
@@ -228,7 +241,7 @@ def _speak_shard(lines: Sequence[Line], folder: str, shard: int, spoken: Any) ->
         waveform = resampler(torch.from_numpy(speech.samples.astype(np.float32)))
         samples = waveform.round().clamp(-32768, 32767).to(torch.int16).numpy()
         path = Path(folder) / "wav" / line.split / f"{line.id}.wav"
-        soundfile.write(path, samples, SAMPLE_RATE_HZ, subtype="PCM_16")
+        write_wav(path, samples, SAMPLE_RATE_HZ)
         starts = [round(1000 * start / speech.rate_hz, 1) for start in speech.syllable_starts]
         records.append((len(samples), starts))
         with spoken.get_lock():
@@ -284,9 +297,15 @@ def main(arguments: Sequence[str] | None = None) -> int:
     started = time.perf_counter()
     try:
         result = synthesise(options.out, config, options.workers, options.force)
-    except (ValueError, OSError, espeak.SynthesisError) as error:
+    except OSError as error:
+        print(f"error: {error.filename or options.out}: {error.strerror}.", file=sys.stderr)
+        return 2
+    except (ValueError, espeak.SynthesisError) as error:
         print(f"error: {error}", file=sys.stderr)
         return 2
+    except KeyboardInterrupt:
+        print("Interrupted; nothing was written.", file=sys.stderr)
+        return 130
     if not result["made"]:
         print(f"{options.out} is up to date (hash {result['hash'][:12]}): nothing to do.")
         return 0

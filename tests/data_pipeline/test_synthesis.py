@@ -196,10 +196,34 @@ def test_a_failure_leaves_the_old_corpus_and_no_rest(tmp_path, monkeypatch):
     (target / "corpus.json").write_text(json.dumps({"hash": "old"}))
     monkeypatch.setattr(synthesis, "TRAINING_VOICES", ("no-such-voice",))
     monkeypatch.setattr(synthesis, "SHARDS", 1)
-    with pytest.raises(espeak.SynthesisError, match=r"^Shard 0 ended with exit code 1\.$"):
+    message = r"^espeak-ng has no voice 'cmn-latn-pinyin\+no-such-voice'\.$"
+    with pytest.raises(espeak.SynthesisError, match=message):
         synthesis.synthesise(target, SMALL)
     assert files(target) == {"corpus.json": b'{"hash": "old"}'}
     assert [path.name for path in tmp_path.iterdir()] == ["demo"]
+
+
+def test_a_file_that_cannot_be_written_is_one_sentence(tmp_path):
+    pytest.importorskip("espeakng_loader", reason=NO_SYNTHESISER)
+    # Files of 4 kB at most, in the workers too: a second of speech has 32 kB.
+    program = (
+        "import resource, sys; from asr_ascend.data import synthesis\n"
+        "if __name__ == '__main__':\n"
+        "    resource.setrlimit(resource.RLIMIT_FSIZE, (4000, 4000))\n"
+        "    sys.exit(synthesis.main(sys.argv[1:]))\n"
+    )
+    (tmp_path / "small_files.py").write_text(program)
+    sizes = ["--train", "1", "--valid", "0", "--commands", "0", "--unseen", "0"]
+    result = subprocess.run(
+        [sys.executable, tmp_path / "small_files.py", "--out", tmp_path / "demo", *sizes],
+        capture_output=True,
+        text=True,
+        timeout=300,
+    )
+    assert result.returncode == 2
+    assert result.stderr.splitlines()[-1] == f"error: {tmp_path / 'demo'}: File too large."
+    assert "Traceback" not in result.stderr
+    assert [path.name for path in tmp_path.iterdir()] == ["small_files.py"]
 
 
 def test_another_folder_is_not_overwritten(tmp_path, capsys):
