@@ -64,14 +64,16 @@ def test_cpp_tests_pass_for_every_instruction_set(built: Path) -> None:
     assert "Failed" not in results.values()
 
 
-@pytest.mark.slow
-@pytest.mark.timeout(3600)  # three minutes of computing for each instruction set
-def test_exp_of_every_float(built: Path) -> None:
+@pytest.mark.slow  # two to three minutes of computing for each instruction set
+@pytest.mark.timeout(1800)
+@pytest.mark.parametrize("isa", ["avx512", "avx2", "neon", "plain"])
+def test_exp_of_every_float(isa: str, built: Path) -> None:
     """The bounds of the exps over all 2**32 floats, where the test above takes every 499th."""
-    for isa in runnable_isas(built / "libasr_ascend_cpu.so"):
-        program = built / "cpu" / "tests" / f"exp_test_{isa}"
-        output = run([program], ASR_ASCEND_TEST_EVERY_FLOAT="1")
-        assert "exp of float" in output and "term of a sum" in output
+    if isa not in runnable_isas(built / "libasr_ascend_cpu.so"):
+        pytest.skip(f"this CPU, or this build, has no {isa}")
+    program = built / "cpu" / "tests" / f"exp_test_{isa}"
+    output = run([program], ASR_ASCEND_TEST_EVERY_FLOAT="1")
+    assert "exp of float" in output and "term of a sum" in output
 
 
 def sanitizer_works(compiler: str, directory: Path) -> bool:

@@ -11,7 +11,7 @@ import pytest
 from native_build import run
 
 # Case: (dtype, T, U, V) and instructions per logit, loss and gradient together, AVX2, one thread. A
-# fifth above what GCC 12 gives (7.4, 18.9, 6.3, 6.5, 9.1); Clang 14 gives up to 1.18 of that.
+# fifth above what GCC 12 gives (7.3, 19.1, 6.3, 6.5, 9.0); Clang 14 gives up to 1.18 of that.
 # One more sweep over the logits would add some 2.5.
 MOST_PER_LOGIT = {
     "V_500": (("float32", 60, 20, 500), 8.8),
