@@ -134,22 +134,30 @@ ASR_ASCEND_SIMD_INLINE void GradientRow(const T* x, T* out, int64_t vocab,
   using S = Storage<T>;
   using Vec = typename S::Vec;
   constexpr int kLanes = S::kLanes;
+  if (vocab < kLanes) {
+    const int count = (int)vocab;
+    S::StorePartial(out, gradient(S::LoadPartial(x, count, 0.0f)), count);
+    return;
+  }
   int64_t k = 0;
-  for (; k + 4 * kLanes <= vocab; k += 4 * kLanes) {
+  for (; k + 5 * kLanes <= vocab; k += 4 * kLanes) {
     const VecPair<Vec> x01 = LoadPair(x + k);
     const VecPair<Vec> x23 = LoadPair(x + k + 2 * kLanes);
     StorePair(out + k, {gradient(x01.first), gradient(x01.second)});
     StorePair(out + k + 2 * kLanes, {gradient(x23.first), gradient(x23.second)});
   }
+  // The last columns make a whole vector with some before them, which come out the same twice. A
+  // partial store would hold up the next row's first load, which follows it in the same bytes.
+  const Vec last = S::Load(x + vocab - kLanes);
   for (; k + 2 * kLanes <= vocab; k += 2 * kLanes) {
     const VecPair<Vec> x01 = LoadPair(x + k);
     StorePair(out + k, {gradient(x01.first), gradient(x01.second)});
   }
-  for (; k + kLanes <= vocab; k += kLanes) S::Store(out + k, gradient(S::Load(x + k)));
-  if (k < vocab) {
-    const int count = (int)(vocab - k);
-    S::StorePartial(out + k, gradient(S::LoadPartial(x + k, count, 0.0f)), count);
+  if (k + kLanes <= vocab) {
+    S::Store(out + k, gradient(S::Load(x + k)));
+    k += kLanes;
   }
+  if (k < vocab) S::Store(out + vocab - kLanes, gradient(last));
 }
 
 // What a factor of ScaledRow stays below.
