@@ -2,8 +2,11 @@
 
 import torch
 from torch import Tensor
-from torch._C import _functorch  # torch's public functions don't say what a tensor is wrapped in
 from torch.autograd import forward_ad
+
+# torch's public functions don't say what a tensor is wrapped in. A torch that hides this elsewhere
+# raises errors of its own.
+_functorch = getattr(torch._C, "_functorch", None)
 
 
 def refuse_forward_mode(function: str, *inputs: Tensor | None) -> None:
@@ -18,7 +21,7 @@ def refuse_forward_mode(function: str, *inputs: Tensor | None) -> None:
 
 def refuse_func_gradient(function: str, *inputs: Tensor | None) -> None:
     """Raises RuntimeError inside torch.func.grad and the like, which torch's operators lack."""
-    if torch.compiler.is_compiling():
+    if torch.compiler.is_compiling() or _functorch is None:
         return
     if any(value is not None and _functorch.is_gradtrackingtensor(value) for value in inputs):
         raise RuntimeError(
@@ -29,7 +32,7 @@ def refuse_func_gradient(function: str, *inputs: Tensor | None) -> None:
 
 def refuse_vmap(function: str, *inputs: Tensor | None) -> None:
     """Raises RuntimeError inside torch.vmap."""
-    if torch.compiler.is_compiling():
+    if torch.compiler.is_compiling() or _functorch is None:
         return
     if any(isinstance(value, Tensor) and _functorch.is_batchedtensor(value) for value in inputs):
         raise vmap_error(function)
