@@ -29,6 +29,7 @@ from typing import Any
 from asr_ascend.data import espeak, phrases
 from asr_ascend.data.manifest import Utterance, write_manifest
 from asr_ascend.data.processes import interrupts_held
+from asr_ascend.data.progress import progress_bar
 from asr_ascend.data.wav import write_wav
 
 TRAINING_VOICES = (
@@ -185,18 +186,14 @@ def _write_corpus(folder: Path, config: CorpusConfig, workers: int, wanted: str)
 
 
 def _speak_shards(lines: Sequence[Line], folder: Path, workers: int) -> list[Utterance]:
-    from rich.console import Console
-    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TimeRemainingColumn
-
     context = multiprocessing.get_context("spawn")
     spoken = context.Value("q", 0)
     failures = context.SimpleQueue()
     waiting = list(range(SHARDS))
     running: dict[int, BaseProcess] = {}
-    columns = ("{task.description}", BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
     try:
-        with Progress(*columns, console=Console(stderr=True)) as progress:
-            task = progress.add_task("Synthesising utterances", total=len(lines))
+        with progress_bar("Synthesising utterances", len(lines)) as advance:
+            told = 0
             while waiting or running:
                 while waiting and len(running) < workers:
                     shard = waiting.pop(0)
@@ -205,14 +202,15 @@ def _speak_shards(lines: Sequence[Line], folder: Path, workers: int) -> list[Utt
                     with interrupts_held():
                         running[shard].start()
                 time.sleep(0.05)
-                progress.update(task, completed=spoken.value)
+                now = spoken.value
+                advance(now - told)
+                told = now
                 for shard in [s for s, process in running.items() if not process.is_alive()]:
                     code = running.pop(shard).exitcode
                     if not failures.empty():
                         raise failures.get()
                     if code != 0:
                         raise espeak.SynthesisError(f"Shard {shard} ended with exit code {code}.")
-            progress.update(task, completed=spoken.value)
     finally:
         for process in running.values():
             process.terminate()

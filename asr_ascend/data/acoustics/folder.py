@@ -18,13 +18,12 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TimeRemainingColumn
 from torch import Tensor
 
 from asr_ascend.data import wav
 from asr_ascend.data.atomic import replaced_file
 from asr_ascend.data.processes import interrupts_held
+from asr_ascend.data.progress import progress_bar
 from asr_ascend.data.threads import single_thread
 
 INDEX = "index.json"
@@ -91,25 +90,13 @@ def make_folder(
             made[number] = records
             log.write(json.dumps({"job": number, "records": records}, ensure_ascii=False) + "\n")
             log.flush()
-            advance()
+            advance(1)
     clips = [record for number in range(len(jobs)) for record in made[number]]
     with replaced_file(folder / INDEX) as path:
         index = {"settings": settings, "clips": clips}
         path.write_text(json.dumps(index, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
     (folder / _MADE).unlink()
     return True
-
-
-@contextlib.contextmanager
-def progress_bar(title: str, total: int, completed: int = 0) -> Iterator[Callable[[], None]]:
-    """Context with a bar on stderr, if that is a terminal; its value moves it on by one."""
-    columns = ("{task.description}", BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
-    console = Console(stderr=True)
-    with Progress(
-        *columns, console=console, transient=True, disable=not console.is_terminal
-    ) as progress:
-        task = progress.add_task(title, total=total, completed=completed)
-        yield lambda: progress.advance(task)
 
 
 def read_index(folder: Path) -> dict[str, Any]:

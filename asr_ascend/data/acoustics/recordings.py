@@ -19,10 +19,10 @@ from asr_ascend.data.acoustics.folder import (
     NoiseError,
     Record,
     make_folder,
-    progress_bar,
     write_wav,
 )
 from asr_ascend.data.audio import resample
+from asr_ascend.data.progress import progress_bar
 
 SUFFIXES = {".wav", ".flac", ".ogg", ".opus", ".mp3", ".aif", ".aiff", ".au", ".w64", ".caf"}
 SILENCE_DB = -80.0  # rms below full scale: under the noise of any recorder
@@ -125,7 +125,7 @@ def _checked(
         with progress_bar("Reading recordings", len(paths)) as advance:
             for path, problem in zip(paths, pool.map(check, paths), strict=True):
                 yield path, problem
-                advance()
+                advance(1)
     finally:
         pool.shutdown(cancel_futures=True)
 

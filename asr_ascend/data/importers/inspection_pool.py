@@ -5,20 +5,19 @@ from __future__ import annotations
 import json
 import multiprocessing
 import os
-import sys
 import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
 from concurrent.futures.process import BrokenProcessPool
-from contextlib import contextmanager
 from dataclasses import asdict
 from pathlib import Path
-from typing import IO, Any
+from typing import IO
 
 from asr_ascend.data.importers import problems
 from asr_ascend.data.importers.inspection import AudioFacts, inspect_audio
 from asr_ascend.data.importers.source import Entry, RenderError
 from asr_ascend.data.processes import interrupts_held
+from asr_ascend.data.progress import progress_bar
 
 # Part of every key of the notes: what an older version found is not taken over.
 _VERSION = 1
@@ -55,8 +54,8 @@ def inspect_all(
         facts.append(known.get(key) if key is not None else None)
     waiting = [number for number, found in enumerate(facts) if found is None]
     tasks = [waiting[first : first + _PER_TASK] for first in range(0, len(waiting), _PER_TASK)]
-    with _open_notes(notes) as stream, _progress(name, len(entries)) as advance:
-        advance(len(entries) - len(waiting))
+    progress = progress_bar(f"Inspecting {name}", len(entries), len(entries) - len(waiting))
+    with _open_notes(notes) as stream, progress as advance:
         for numbers, results in _results(entries, tasks, workers):
             for number, (key, found) in zip(numbers, results, strict=True):
                 facts[number] = found
@@ -154,17 +153,6 @@ def _open_notes(notes: Path) -> IO[str]:
     if stream.tell() > 0:
         stream.write("\n")  # ends a line that a killed run may have left unfinished
     return stream
-
-
-@contextmanager
-def _progress(name: str, total: int) -> Iterator[Callable[[int], Any]]:
-    from rich.console import Console
-    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TimeRemainingColumn
-
-    columns = ("{task.description}", BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
-    with Progress(*columns, console=Console(file=sys.stderr)) as progress:
-        task = progress.add_task(f"Inspecting {name}", total=total)
-        yield lambda count: progress.advance(task, count)
 
 
 def _end_with_parent() -> None:
