@@ -73,7 +73,7 @@ def alive(pid):
 
 @pytest.mark.skipif(not Path("/proc/self/task").is_dir(), reason="needs /proc to see processes")
 def test_killed_midway_leaves_nothing_half_written_and_goes_on(linked, tmp_path, inspected):
-    count = 500
+    count = 1500
     source, out = linked(count, 6.0), tmp_path / "out"
     notes = out / importing.NOTES
     command = [sys.executable, "-m", "asr_ascend.data.importing", "jsonl", str(source)]
@@ -104,7 +104,7 @@ def test_killed_midway_leaves_nothing_half_written_and_goes_on(linked, tmp_path,
 
 @pytest.mark.skipif(not Path("/proc/self/task").is_dir(), reason="needs /proc to see processes")
 def test_workers_that_are_starting_say_nothing_of_an_interrupt(linked, tmp_path):
-    source, out = linked(500, 6.0), tmp_path / "out"
+    source, out = linked(6000, 6.0), tmp_path / "out"
     command = [sys.executable, "-m", "asr_ascend.data.importing", "jsonl", str(source)]
     process = subprocess.Popen(
         [*command, "--out", str(out), "--workers", "2"],
