@@ -1,8 +1,14 @@
-"""Worker processes and Ctrl-C; torch is not imported here, so that workers start at once."""
+"""Worker processes: Ctrl-C, and the end of their parent.
+
+torch is not imported here, so that workers start at once.
+"""
 
 from __future__ import annotations
 
+import multiprocessing
+import os
 import signal
+import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 
@@ -19,3 +25,15 @@ def interrupts_held() -> Iterator[None]:
         yield
     finally:
         signal.pthread_sigmask(signal.SIG_SETMASK, before)
+
+
+def end_with_parent() -> None:
+    """For a worker: one whose parent was killed would wait for work forever."""
+    parent = multiprocessing.parent_process()
+    if parent is not None:
+
+        def watch() -> None:
+            parent.join()
+            os._exit(1)
+
+        threading.Thread(target=watch, daemon=True).start()

@@ -9,9 +9,6 @@ from __future__ import annotations
 import contextlib
 import json
 import multiprocessing
-import os
-import threading
-import time
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from pathlib import Path
@@ -22,7 +19,7 @@ from torch import Tensor
 
 from asr_ascend.data import wav
 from asr_ascend.data.atomic import replaced_file
-from asr_ascend.data.processes import interrupts_held
+from asr_ascend.data.processes import end_with_parent, interrupts_held
 from asr_ascend.data.progress import progress_bar
 from asr_ascend.data.threads import single_thread
 
@@ -137,7 +134,7 @@ def _run(
         return
     context = multiprocessing.get_context("spawn")
     with ProcessPoolExecutor(
-        min(workers, len(waiting)), context, initializer=_begin_worker, initargs=(os.getpid(),)
+        min(workers, len(waiting)), context, initializer=_begin_worker
     ) as pool:
         with interrupts_held():
             futures = {pool.submit(make, folder, jobs[number]): number for number in waiting}
@@ -148,16 +145,10 @@ def _run(
             pool.shutdown(cancel_futures=True)
 
 
-def _begin_worker(parent: int) -> None:
+def _begin_worker() -> None:
     """One thread, and no life after the parent's."""
     torch.set_num_threads(1)
-
-    def watch() -> None:
-        while os.getppid() == parent:
-            time.sleep(1)
-        os._exit(1)
-
-    threading.Thread(target=watch, daemon=True).start()
+    end_with_parent()
 
 
 def _made(folder: Path, settings: Record) -> dict[int, list[Record]]:

@@ -15,12 +15,7 @@ import soundfile
 import torch
 from torch import Tensor
 
-from asr_ascend.data.acoustics.folder import (
-    NoiseError,
-    Record,
-    make_folder,
-    write_wav,
-)
+from asr_ascend.data.acoustics.folder import NoiseError, Record, make_folder, write_wav
 from asr_ascend.data.audio import resample
 from asr_ascend.data.progress import progress_bar
 

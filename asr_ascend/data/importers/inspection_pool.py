@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import multiprocessing
 import os
-import threading
 from collections.abc import Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
 from concurrent.futures.process import BrokenProcessPool
@@ -16,7 +15,7 @@ from typing import IO
 from asr_ascend.data.importers import problems
 from asr_ascend.data.importers.inspection import AudioFacts, inspect_audio
 from asr_ascend.data.importers.source import Entry, RenderError
-from asr_ascend.data.processes import interrupts_held
+from asr_ascend.data.processes import end_with_parent, interrupts_held
 from asr_ascend.data.progress import progress_bar
 
 # Part of every key of the notes: what an older version found is not taken over.
@@ -78,7 +77,7 @@ def _results(
     context = multiprocessing.get_context("spawn")
     remaining = iter(tasks)
     running: dict[Future[Found], list[int]] = {}
-    pool = ProcessPoolExecutor(workers, mp_context=context, initializer=_end_with_parent)
+    pool = ProcessPoolExecutor(workers, mp_context=context, initializer=end_with_parent)
     try:
         while True:
             # A bounded number of tasks is in flight, so that a million entries are not copied.
@@ -153,15 +152,3 @@ def _open_notes(notes: Path) -> IO[str]:
     if stream.tell() > 0:
         stream.write("\n")  # ends a line that a killed run may have left unfinished
     return stream
-
-
-def _end_with_parent() -> None:
-    """A worker whose parent was killed would wait for work forever."""
-    parent = multiprocessing.parent_process()
-    if parent is not None:
-
-        def watch() -> None:
-            parent.join()
-            os._exit(1)
-
-        threading.Thread(target=watch, daemon=True).start()
