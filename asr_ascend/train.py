@@ -170,14 +170,12 @@ def build_trainer(
         callbacks.append(ValidationSteps(settings["val_every_steps"]))
     callbacks += [StepProgress()] if settings["progress_bar"] else []
     callbacks += [] if patience is None else [EarlyStopping(patience, min_delta)]
+    same = (
+        *("max_steps", "max_epochs", "accelerator", "devices", "strategy", "precision"),
+        "accumulate_grad_batches",
+    )
     options: dict[str, Any] = {
-        "max_steps": settings["max_steps"],
-        "max_epochs": settings["max_epochs"],
-        "accelerator": settings["accelerator"],
-        "devices": settings["devices"],
-        "strategy": settings["strategy"],
-        "precision": settings["precision"],
-        "accumulate_grad_batches": settings["accumulate_grad_batches"],
+        **{key: settings[key] for key in same},
         "val_check_interval": settings["val_every_steps"] * settings["accumulate_grad_batches"],
         "check_val_every_n_epoch": None,
         "num_sanity_val_steps": 0,

@@ -1,5 +1,7 @@
 """What the losses refuse of torch's function transforms, each in one sentence."""
 
+from collections.abc import Sequence
+
 import torch
 from torch import Tensor
 from torch.autograd import forward_ad
@@ -21,9 +23,7 @@ def refuse_forward_mode(function: str, *inputs: Tensor | None) -> None:
 
 def refuse_func_gradient(function: str, *inputs: Tensor | None) -> None:
     """Raises RuntimeError inside torch.func.grad and the like, which torch's operators lack."""
-    if torch.compiler.is_compiling() or _functorch is None:
-        return
-    if any(value is not None and _functorch.is_gradtrackingtensor(value) for value in inputs):
+    if _is_wrapped("is_gradtrackingtensor", inputs):
         raise RuntimeError(
             f"`{function}` has no torch.func derivative (grad, vjp, jacrev, hessian): only "
             "torch.autograd's backward gives its gradient."
@@ -32,10 +32,16 @@ def refuse_func_gradient(function: str, *inputs: Tensor | None) -> None:
 
 def refuse_vmap(function: str, *inputs: Tensor | None) -> None:
     """Raises RuntimeError inside torch.vmap."""
-    if torch.compiler.is_compiling() or _functorch is None:
-        return
-    if any(isinstance(value, Tensor) and _functorch.is_batchedtensor(value) for value in inputs):
+    if _is_wrapped("is_batchedtensor", inputs):
         raise vmap_error(function)
+
+
+def _is_wrapped(test: str, inputs: Sequence[object]) -> bool:
+    """Whether a test of functorch's holds for an input; not while torch.compile traces."""
+    if torch.compiler.is_compiling() or _functorch is None:
+        return False
+    holds = getattr(_functorch, test)
+    return any(isinstance(value, Tensor) and holds(value) for value in inputs)
 
 
 def vmap_error(function: str) -> RuntimeError:
