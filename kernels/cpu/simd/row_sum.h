@@ -135,7 +135,8 @@ __attribute__((noinline)) double SumOfDistant(const T* x, int64_t count,
   return Sum(sum) * 0x1.c8464f7616468p-47;  // exp(-32)
 }
 
-// Sums rows one after the other. A row's sum depends on nothing but the row.
+// Sums rows one after the other. No row's values count in another's sum; the last row of all, which
+// has none after it, is added up in another order.
 template <typename T>
 struct RowSummer {
   using S = Storage<T>;
