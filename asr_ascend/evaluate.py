@@ -20,11 +20,9 @@ from rich.progress import track
 from torch import Tensor
 from torch.nn.utils.rnn import pad_sequence
 
-from asr_ascend import report
-from asr_ascend.checkpoint import CheckpointError, TrainedModel, load_model
-from asr_ascend.chunks import evaluation_chunks
-from asr_ascend.config import run_entry
-from asr_ascend.config_rules import ConfigError
+from asr_ascend.checkpoints.checkpoint import CheckpointError, TrainedModel, load_model
+from asr_ascend.config.composing import run_entry
+from asr_ascend.config.rules import ConfigError
 from asr_ascend.data.audio import AudioError, load_utterance
 from asr_ascend.data.filtering import encoder_frames
 from asr_ascend.data.manifest import ManifestError, Utterance, load_manifest
@@ -40,9 +38,11 @@ from asr_ascend.data.noise import (
 from asr_ascend.data.seeding import seeded_generator
 from asr_ascend.decoding import Hypothesis, greedy_decode
 from asr_ascend.decoding.beam import beam_decode
-from asr_ascend.metrics import EmissionDelays, character_errors, emission_delays
-from asr_ascend.report_example import EXAMPLE_SNR_DB, write_example
-from asr_ascend.report_pictures import draw_training, log_to_tensorboard, training_caption
+from asr_ascend.decoding.chunks import evaluation_chunks
+from asr_ascend.decoding.metrics import EmissionDelays, character_errors, emission_delays
+from asr_ascend.evaluation import report
+from asr_ascend.evaluation.example import EXAMPLE_SNR_DB, write_example
+from asr_ascend.evaluation.pictures import draw_training, log_to_tensorboard, training_caption
 
 
 @dataclass(frozen=True)

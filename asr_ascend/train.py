@@ -25,23 +25,28 @@ from lightning.fabric.utilities.exceptions import MisconfigurationException
 from lightning.pytorch import Callback, Trainer, seed_everything
 from lightning.pytorch.loggers import TensorBoardLogger
 
-from asr_ascend.callbacks import NoiseRamp, StepLog, StepProgress, StepSeeds
-from asr_ascend.checkpoint import KEY, AtomicCheckpointIO, CheckpointError, read_checkpoint
-from asr_ascend.config import run_entry
-from asr_ascend.config_rules import ConfigError
-from asr_ascend.data.acoustics.folder import INDEX
+from asr_ascend.checkpoints.checkpoint import (
+    KEY,
+    AtomicCheckpointIO,
+    CheckpointError,
+    read_checkpoint,
+)
+from asr_ascend.checkpoints.warm_start import WarmStart
+from asr_ascend.config.composing import run_entry
+from asr_ascend.config.rules import ConfigError
+from asr_ascend.data.clip_folder import INDEX
 from asr_ascend.data.datamodule import SpeechDataModule
 from asr_ascend.data.manifest import ManifestError
-from asr_ascend.fingerprint import fingerprint
+from asr_ascend.data.tokenizer import Tokenizer
 from asr_ascend.losses import available_backends
 from asr_ascend.models import build_transducer
-from asr_ascend.module import TransducerModule
-from asr_ascend.parameters import describe_training
-from asr_ascend.run_folder import RunFolder, RunRecord
-from asr_ascend.saving import Checkpoints, EarlyStopping, ValidationSteps
-from asr_ascend.teacher import Teacher, load_teacher
-from asr_ascend.tokenizer import Tokenizer
-from asr_ascend.warm_start import WarmStart
+from asr_ascend.training.callbacks import NoiseRamp, StepLog, StepProgress, StepSeeds
+from asr_ascend.training.fingerprint import fingerprint
+from asr_ascend.training.module import TransducerModule
+from asr_ascend.training.parameters import describe_training
+from asr_ascend.training.run_folder import RunFolder, RunRecord
+from asr_ascend.training.saving import Checkpoints, EarlyStopping, ValidationSteps
+from asr_ascend.training.teacher import Teacher, load_teacher
 
 
 def main(config: dict[str, Any]) -> int:

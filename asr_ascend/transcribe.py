@@ -20,15 +20,15 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from asr_ascend.checkpoint import CheckpointError, TrainedModel, load_model
-from asr_ascend.chunks import stream_chunks
-from asr_ascend.config import run_entry
-from asr_ascend.config_rules import ConfigError
+from asr_ascend.checkpoints.checkpoint import CheckpointError, TrainedModel, load_model
+from asr_ascend.config.composing import run_entry
+from asr_ascend.config.rules import ConfigError
 from asr_ascend.data.audio import AudioError, load_audio, resample
 from asr_ascend.data.features import FeatureStream
 from asr_ascend.decoding import StreamingDecoder, token_frames
-from asr_ascend.metrics import frame_end_ms
-from asr_ascend.plots import plot_alignment
+from asr_ascend.decoding.chunks import stream_chunks
+from asr_ascend.decoding.metrics import frame_end_ms
+from asr_ascend.evaluation.lattice_picture import plot_alignment
 
 AUDIO_SUFFIXES = {".wav", ".flac", ".ogg", ".opus", ".mp3", ".aiff", ".aif", ".au"}
 BLOCK_MS = 100

@@ -14,12 +14,12 @@ import torch
 from torch import Tensor
 from torch.nn.utils.rnn import pad_sequence
 
-from asr_ascend.checkpoint import load_model
-from asr_ascend.data.acoustics.kinds import substation_noise
-from asr_ascend.data.acoustics.mixing import mix_at_snr
+from asr_ascend.checkpoints.checkpoint import load_model
 from asr_ascend.data.audio import load_audio
 from asr_ascend.data.features import LogMel
 from asr_ascend.data.manifest import load_manifest
+from asr_ascend.data.noise.kinds import substation_noise
+from asr_ascend.data.noise.mixing import mix_at_snr
 from asr_ascend.losses import joiner_rnnt_loss, rnnt_loss
 from asr_ascend.models.joiner import packed_cells
 

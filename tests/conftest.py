@@ -8,3 +8,16 @@ def uninitialized_memory_is_nan():
     torch.utils.deterministic.fill_uninitialized_memory = True
     torch.use_deterministic_algorithms(True, warn_only=True)
     assert torch.empty(3).isnan().all()
+
+
+@pytest.fixture(scope="session")
+def tiny_run(tmp_path_factory):
+    """A model with blank last that has learnt eight tone utterances by heart."""
+    from tests.support.tiny_runs import BLANK_LAST, TINY, TinyRun, run, write_corpus
+
+    folder = tmp_path_factory.mktemp("tiny")
+    manifest = write_corpus(folder / "corpus")
+    done = run("train", *TINY, *BLANK_LAST, "data.train_manifest=corpus/tones.jsonl", folder=folder)
+    assert done.returncode == 0, done.stderr
+    checkpoint = folder / "outputs" / "smoke" / "checkpoints" / "last.ckpt"
+    return TinyRun(folder, manifest, checkpoint, done.stdout, done.stderr)

@@ -9,7 +9,7 @@ import torch
 import torchaudio.transforms
 from torch import Tensor
 
-from asr_ascend.data.acoustics.responses import RoomResponses
+from asr_ascend.data.rooms.responses import RoomResponses
 from asr_ascend.data.seeding import integer
 
 

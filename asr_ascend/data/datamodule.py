@@ -10,14 +10,14 @@ from typing import Any
 
 import lightning
 
-from asr_ascend.data import augmentation, filtering, noise, replay
+from asr_ascend.data import augment_options, filtering, noise, replay
 from asr_ascend.data.augment import SpecAugment
-from asr_ascend.data.batch import Batch, NoiseMix, SpeechDataset
+from asr_ascend.data.dataset import Batch, NoiseMix, SpeechDataset
 from asr_ascend.data.features import CMVN, LogMel
 from asr_ascend.data.loader import BatchLoader, FixedBatches
 from asr_ascend.data.manifest import Utterance, load_manifest
 from asr_ascend.data.sampler import LatticeCostBatchSampler
-from asr_ascend.tokenizer import Tokenizer
+from asr_ascend.data.tokenizer import Tokenizer
 
 __all__ = ["Batch", "SpeechDataModule"]
 
@@ -106,7 +106,7 @@ class SpeechDataModule(lightning.LightningDataModule):
     ) -> None:
         super().__init__()
         filtering.check_seconds(max_batch_seconds, max_utterance_seconds)
-        augmentation.check_augmentation(
+        augment_options.check_augmentation(
             noise_probability, snr_db, noise_banks, noise_weights, room_probability
         )
         self.train_manifest = Path(train_manifest).expanduser()
@@ -135,8 +135,8 @@ class SpeechDataModule(lightning.LightningDataModule):
         self.noise_weights = noise_weights
         self.valid_snr_db = valid_snr_db
         self.valid_noise_banks = valid_noise_banks
-        self.rooms = augmentation.room_mix(rooms_dir, room_probability, sample_rate_hz)
-        self.speed = augmentation.speed_perturbation(speed_factors, sample_rate_hz)
+        self.rooms = augment_options.room_mix(rooms_dir, room_probability, sample_rate_hz)
+        self.speed = augment_options.speed_perturbation(speed_factors, sample_rate_hz)
         self.spec_augment = None if spec_augment is None else dict(spec_augment)
         SpecAugment(**(self.spec_augment or {}))  # a wrong argument is told now, not after set-up
         self.cache_audio_bytes = cache_audio_bytes
@@ -293,7 +293,7 @@ class SpeechDataModule(lightning.LightningDataModule):
     ) -> noise.NoiseSource:
         simulated = (clips, self.noise_clip_seconds, self.noise_kinds, seed, self.mains_hz)
         rate_hz = self.log_mel.sample_rate_hz
-        return augmentation.noise_source(banks, weights, rate_hz, simulated)
+        return augment_options.noise_source(banks, weights, rate_hz, simulated)
 
     def _ready(self, dataset: SpeechDataset | None) -> SpeechDataset:
         if dataset is None:

@@ -8,7 +8,7 @@ from typing import Any, overload
 import torch
 from torch.utils.data import DataLoader, Dataset
 
-from asr_ascend.data.batch import Batch, SpeechDataset
+from asr_ascend.data.dataset import Batch, SpeechDataset
 from asr_ascend.data.sampler import LatticeCostBatchSampler
 
 

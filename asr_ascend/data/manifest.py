@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from asr_ascend.data.atomic import replaced_file
+from asr_ascend.system.atomic import replaced_file
 
 
 @dataclass(frozen=True)

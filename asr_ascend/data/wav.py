@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import soundfile
 
-from asr_ascend.data.atomic import replaced_file
+from asr_ascend.system.atomic import replaced_file
 
 
 def write_wav(

@@ -1,8 +1,8 @@
 """RNN-T loss over packed or padded logits. Needs torch alone."""
 
-from asr_ascend.losses._ascend import check_status
 from asr_ascend.losses.alignment import rnnt_alignment
-from asr_ascend.losses.joiner import joiner_rnnt_loss
+from asr_ascend.losses.backends.npu import check_status
+from asr_ascend.losses.joiner.loss import joiner_rnnt_loss
 from asr_ascend.losses.rnnt import (
     RNNTLoss,
     available_backends,

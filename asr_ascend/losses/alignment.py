@@ -5,7 +5,8 @@ from typing import Any, NoReturn
 import torch
 from torch import Tensor
 
-from asr_ascend.losses import _arguments, _native, _op, _transforms, _values, reference
+from asr_ascend.losses import checks, function_transforms, operators, values
+from asr_ascend.losses.backends import cpu, reference
 from asr_ascend.losses.layout import Problem
 
 _library = torch.library.Library("asr_ascend", "FRAGMENT")
@@ -52,8 +53,8 @@ def rnnt_alignment(
         Networks".
     """
     problem = Problem(targets, logit_lengths, target_lengths, blank, -1.0, fused_log_softmax)
-    problem = _arguments.check(logits, problem, reuse_logits=False)
-    _transforms.refuse_vmap("rnnt_alignment", logits, *problem[:3])
+    problem = checks.check(logits, problem, reuse_logits=False)
+    function_transforms.refuse_vmap("rnnt_alignment", logits, *problem[:3])
     logits = logits.detach()
     if _uses_reference(logits, backend):
         frames, log_probs = reference.best_paths(logits, problem)
@@ -75,7 +76,7 @@ def _uses_reference(logits: Tensor, backend: str | None) -> bool:
         )
     if backend not in (None, "cpu", "reference"):
         raise ValueError(
-            f'`backend` must be None, "cpu" or "reference", but is {_arguments.quoted(backend)}.'
+            f'`backend` must be None, "cpu" or "reference", but is {checks.quoted(backend)}.'
         )
     if backend == "cpu" and not on_cpu:
         raise ValueError(
@@ -86,14 +87,14 @@ def _uses_reference(logits: Tensor, backend: str | None) -> bool:
 
 def _alignment_cpu(logits: Tensor, *arguments: Any) -> tuple[Tensor, Tensor]:
     *indices, blank, fused_log_softmax = arguments
-    problem = _op.kernel_problem((*indices, blank, -1.0, fused_log_softmax, 0.0, None))
-    logits = _op.kernel_logits(logits)
+    problem = operators.kernel_problem((*indices, blank, -1.0, fused_log_softmax, 0.0, None))
+    logits = operators.kernel_logits(logits)
     frames, log_probs = _alignment_fake(logits, *arguments)
-    status, failure = _native.alignment(logits, problem, frames, log_probs)
-    if status != _native.OK:
-        raise _op.kernel_error(status, failure, logits, problem)
+    status, failure = cpu.alignment(logits, problem, frames, log_probs)
+    if status != cpu.OK:
+        raise operators.kernel_error(status, failure, logits, problem)
     if not fused_log_softmax:
-        _values.warn_if_logits(logits, problem)
+        values.warn_if_logits(logits, problem)
     return frames, log_probs
 
 
@@ -107,7 +108,7 @@ def _alignment_fake(logits: Tensor, targets: Tensor, *_: Any) -> tuple[Tensor, T
 
 
 def _refuse_vmap(info: Any, in_dims: Any, *args: Any) -> NoReturn:
-    raise _transforms.vmap_error("rnnt_alignment")
+    raise function_transforms.vmap_error("rnnt_alignment")
 
 
 torch.library.register_vmap("asr_ascend::rnnt_alignment", _refuse_vmap, lib=_library)

@@ -19,8 +19,8 @@ from collections.abc import Iterable
 import torch
 from torch import Tensor
 
-from asr_ascend.losses import _arguments, _transforms, _values, layout
-from asr_ascend.losses._collapse import BLANK, LABEL, Collapse, collapse, row_labels
+from asr_ascend.losses import checks, function_transforms, layout, values
+from asr_ascend.losses.collapsing import BLANK, LABEL, Collapse, collapse, row_labels
 from asr_ascend.losses.layout import Problem
 from asr_ascend.losses.rnnt import rnnt_loss
 
@@ -72,16 +72,16 @@ def collapsed_log_probs(
         Panchapagesan et al. 2021, "Efficient Knowledge Distillation for RNN-Transducer Models".
     """
     problem = Problem(targets, logit_lengths, target_lengths, blank, -1.0, True)
-    problem = _arguments.check(logits, problem, reuse_logits)
-    _transforms.refuse_vmap("collapsed_log_probs", logits, *problem[:3])
-    _transforms.refuse_forward_mode("collapsed_log_probs", logits)
-    _transforms.refuse_func_gradient("collapsed_log_probs", logits)
+    problem = checks.check(logits, problem, reuse_logits)
+    function_transforms.refuse_vmap("collapsed_log_probs", logits, *problem[:3])
+    function_transforms.refuse_forward_mode("collapsed_log_probs", logits)
+    function_transforms.refuse_func_gradient("collapsed_log_probs", logits)
     if logits.dim() != 2:
         raise ValueError(
-            f"`logits` must be packed, (N, V), but has shape {_arguments.shape_of(logits)}."
+            f"`logits` must be packed, (N, V), but has shape {checks.shape_of(logits)}."
         )
     _check_block_bytes(block_bytes)
-    _values.check_values(logits, problem)
+    values.check_values(logits, problem)
     labels = row_labels(targets, logit_lengths, target_lengths)
     block_rows = rows_per_block(logits.shape[1], block_bytes)
     result: Tensor = Collapse.apply(logits, labels, problem.blank, block_rows, reuse_logits)
@@ -114,11 +114,11 @@ def collapse_blocks(
     for block in blocks:
         part = labels[start : start + len(block)]
         if len(part) < len(block):
-            raise _values.row_count_error(start + len(block), len(labels))
+            raise values.row_count_error(start + len(block), len(labels))
         parts.append(collapse(block, part, blank)[0])
         start += len(block)
     if start != len(labels):
-        raise _values.row_count_error(start, len(labels))
+        raise values.row_count_error(start, len(labels))
     return torch.cat(parts) if parts else torch.empty(0, 3, device=targets.device)
 
 
@@ -152,11 +152,11 @@ def distillation_loss(
     Source:
         Panchapagesan et al. 2021, "Efficient Knowledge Distillation for RNN-Transducer Models".
     """
-    _arguments.check_reduction(reduction)
+    checks.check_reduction(reduction)
     _check_collapsed(student, teacher)
-    _arguments.check_tensor("logit_lengths", logit_lengths)
-    _arguments.check_lengths(student, logit_lengths, target_lengths, logit_lengths.numel())
-    _values.check_lengths(logit_lengths, target_lengths, num_rows=len(student))
+    checks.check_tensor("logit_lengths", logit_lengths)
+    checks.check_lengths(student, logit_lengths, target_lengths, logit_lengths.numel())
+    values.check_lengths(logit_lengths, target_lengths, num_rows=len(student))
     teacher = teacher.detach().to(student.dtype)
     # exp underflows to 0 where the product with -inf would be NaN; a NaN of the teacher stays.
     chance = teacher.exp()
@@ -228,24 +228,24 @@ def rows_per_block(vocab_size: int, block_bytes: int) -> int:
 def _check_block_bytes(block_bytes: int) -> None:
     if not isinstance(block_bytes, int) or block_bytes < 1:
         raise ValueError(
-            f"`block_bytes` must be an int of at least 1, but is {_arguments.quoted(block_bytes)}."
+            f"`block_bytes` must be an int of at least 1, but is {checks.quoted(block_bytes)}."
         )
 
 
 def _check_collapsed(student: Tensor, teacher: Tensor) -> None:
     for name, value in (("student", student), ("teacher", teacher)):
-        _arguments.check_tensor(name, value)
+        checks.check_tensor(name, value)
         if value.dtype not in (torch.float32, torch.float64):
             raise TypeError(
-                f"`{name}` must be float32 or float64, but is {_arguments.dtype_name(value.dtype)}."
+                f"`{name}` must be float32 or float64, but is {checks.dtype_name(value.dtype)}."
             )
         if value.device != student.device:
             raise ValueError(
                 f"`{name}` must be on {student.device} as `student`, but is on {value.device}."
             )
-        _arguments.check_has_values(name, value)
+        checks.check_has_values(name, value)
     if student.dim() != 2 or student.shape[1] != 3 or student.shape != teacher.shape:
         raise ValueError(
             "`student` and `teacher` must be (N, 3) both, but have shapes "
-            f"{_arguments.shape_of(student)} and {_arguments.shape_of(teacher)}."
+            f"{checks.shape_of(student)} and {checks.shape_of(teacher)}."
         )

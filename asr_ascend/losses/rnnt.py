@@ -3,7 +3,7 @@
 import torch
 from torch import Tensor
 
-from asr_ascend.losses import _arguments, _backends, _transforms, _values, layout
+from asr_ascend.losses import backends, checks, function_transforms, layout, values
 from asr_ascend.losses.layout import Problem
 
 
@@ -88,7 +88,7 @@ def rnnt_loss(
         "Alignment Restricted Streaming Recurrent Neural Network Transducer". The signature is
         torchaudio.functional.rnnt_loss's.
     """
-    _arguments.check_reduction(reduction)
+    checks.check_reduction(reduction)
     problem = Problem(
         targets,
         logit_lengths,
@@ -99,12 +99,12 @@ def rnnt_loss(
         fastemit_lambda,
         emission_windows,
     )
-    problem = _arguments.check(logits, problem, reuse_logits)
-    _transforms.refuse_forward_mode("rnnt_loss", logits)
-    backend = _backends.choose(logits, backend)
+    problem = checks.check(logits, problem, reuse_logits)
+    function_transforms.refuse_forward_mode("rnnt_loss", logits)
+    backend = backends.choose(logits, backend)
     if backend != "reference":
-        _transforms.refuse_func_gradient("rnnt_loss", logits)
-    costs = _backends.costs(logits, problem, backend, reuse_logits=reuse_logits, validate=validate)
+        function_transforms.refuse_func_gradient("rnnt_loss", logits)
+    costs = backends.costs(logits, problem, backend, reuse_logits=reuse_logits, validate=validate)
     if reduction == "mean":
         costs = costs.mean()
     elif reduction == "sum":
@@ -151,9 +151,9 @@ def rnnt_loss_and_grad(
         fastemit_lambda,
         emission_windows,
     )
-    problem = _arguments.check(logits, problem, reuse_logits)
-    backend = _backends.choose(logits, backend)
-    costs, grad = _backends.costs_and_gradient(
+    problem = checks.check(logits, problem, reuse_logits)
+    backend = backends.choose(logits, backend)
+    costs, grad = backends.costs_and_gradient(
         logits, problem, backend, reuse_logits=reuse_logits, validate=validate
     )
     return costs.to(_cost_dtype(logits)), grad
@@ -239,15 +239,15 @@ def pack_logits(logits: Tensor, logit_lengths: Tensor, target_lengths: Tensor) -
         ValueError: shape, device or length out of place.
         TypeError: wrong type or dtype.
     """
-    _arguments.check_tensor("logits", logits)
-    _arguments.check_has_values("logits", logits)
+    checks.check_tensor("logits", logits)
+    checks.check_has_values("logits", logits)
     if logits.dim() != 4:
         raise ValueError(
-            f"`logits` must be (B, T, U + 1, V), but has shape {_arguments.shape_of(logits)}."
+            f"`logits` must be (B, T, U + 1, V), but has shape {checks.shape_of(logits)}."
         )
     B, T, U1, _ = logits.shape
-    _arguments.check_lengths(logits, logit_lengths, target_lengths, B)
-    _values.check_lengths(logit_lengths, target_lengths, max_frames=T, max_labels=U1 - 1)
+    checks.check_lengths(logits, logit_lengths, target_lengths, B)
+    values.check_lengths(logit_lengths, target_lengths, max_frames=T, max_labels=U1 - 1)
     lengths = logit_lengths.to(logits.device), target_lengths.to(logits.device)
     return logits[layout.lattice_mask(*lengths, T, U1)]
 
@@ -270,14 +270,14 @@ def unpack_logits(
         ValueError: shape, device or length out of place, or N not the sum of rows.
         TypeError: wrong type or dtype.
     """
-    _arguments.check_tensor("packed", packed)
-    _arguments.check_has_values("packed", packed)
+    checks.check_tensor("packed", packed)
+    checks.check_has_values("packed", packed)
     if packed.dim() != 2:
-        raise ValueError(f"`packed` must be (N, V), but has shape {_arguments.shape_of(packed)}.")
-    _arguments.check_tensor("logit_lengths", logit_lengths)
+        raise ValueError(f"`packed` must be (N, V), but has shape {checks.shape_of(packed)}.")
+    checks.check_tensor("logit_lengths", logit_lengths)
     B = logit_lengths.numel()
-    _arguments.check_lengths(packed, logit_lengths, target_lengths, B)
-    _values.check_lengths(logit_lengths, target_lengths, num_rows=packed.shape[0])
+    checks.check_lengths(packed, logit_lengths, target_lengths, B)
+    values.check_lengths(logit_lengths, target_lengths, num_rows=packed.shape[0])
     lengths = logit_lengths.to(packed.device), target_lengths.to(packed.device)
     T, U1 = layout.padded_size(*lengths)
     padded = packed.new_full((B, T, U1, packed.shape[1]), fill_value)
@@ -286,7 +286,7 @@ def unpack_logits(
 
 def available_backends() -> tuple[str, ...]:
     """Names that ``backend`` takes here and now, fastest first."""
-    return _backends.available()
+    return backends.available()
 
 
 def _cost_dtype(logits: Tensor) -> torch.dtype:

@@ -7,20 +7,19 @@ from collections.abc import Iterator
 from pathlib import Path
 
 KERNELS = Path(__file__).resolve().parents[1]
-TESTS = KERNELS.parent / "tests"
-for folder in (
-    TESTS / "losses",
-    TESTS / "operator",
-    KERNELS / "rnnt_loss_fused" / "tests" / "model",
-):
+for folder in (KERNELS.parent, KERNELS / "rnnt_loss_fused" / "tests" / "model"):
     sys.path.insert(0, str(folder))
 
-import emulated_operator  # noqa: E402
-import oracles  # noqa: E402
 import tables  # noqa: E402
 import torch  # noqa: E402
-from test_numerics_accuracy import CASE_LIST, PRECISION_ROWS, worst_errors  # noqa: E402
 from torch import Tensor  # noqa: E402
+
+from tests.losses.test_numerics_accuracy import (  # noqa: E402
+    CASE_LIST,
+    PRECISION_ROWS,
+    worst_errors,
+)
+from tests.support import emulated_operator, oracles  # noqa: E402
 
 __all__ = ["emulated_operator", "oracles", "tables"]
 

@@ -1,13 +1,7 @@
 """What the tests of the benchmarks share: their package, and a small batch to measure."""
 
-import sys
-from pathlib import Path
-
 import pytest
 import torch
-
-# The benchmarks are no part of the installed package.
-sys.path.insert(0, str(Path(__file__).parents[2]))
 
 
 @pytest.fixture

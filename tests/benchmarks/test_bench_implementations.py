@@ -3,7 +3,6 @@
 import importlib.util
 import sys
 
-import fake_peers
 import pytest
 import torch
 
@@ -11,6 +10,7 @@ from asr_ascend.losses import rnnt_loss_and_grad
 from benchmarks import antidiagonal, cases, checks
 from benchmarks.cases import BLANK, CASES, Case
 from benchmarks.implementations import IMPLEMENTATIONS, absent
+from tests.support import fake_peers
 
 
 def logits_of(case, implementation):

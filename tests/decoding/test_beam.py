@@ -6,16 +6,16 @@ import re
 import pytest
 import torch
 import torchaudio
-from decoding_models import (
+from torchaudio.models import RNNTBeamSearch
+
+from asr_ascend.decoding import Hypothesis, greedy_decode
+from asr_ascend.decoding.beam import BlankLast, align_tokens, beam_decode, beam_search
+from tests.support.decoding_models import (
     move_blank,
     random_transducer,
     spoken_encodings,
     trained_transducer,
 )
-from torchaudio.models import RNNTBeamSearch
-
-from asr_ascend.decoding import Hypothesis, greedy_decode
-from asr_ascend.decoding.beam import BlankLast, align_tokens, beam_decode, beam_search
 
 
 def encodings(count, frames, seed=0):

@@ -4,10 +4,10 @@ import math
 
 import pytest
 import torch
-from decoding_models import TableTransducer, random_transducer
 
 from asr_ascend.decoding import Hypothesis, greedy_decode
 from asr_ascend.decoding.greedy import GreedySearch
+from tests.support.decoding_models import TableTransducer, random_transducer
 
 
 def frames_of(count):

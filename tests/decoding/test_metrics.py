@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from asr_ascend.metrics import (
+from asr_ascend.decoding.metrics import (
     EmissionDelays,
     ErrorCounts,
     TokenDelay,

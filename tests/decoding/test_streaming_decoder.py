@@ -2,11 +2,11 @@
 
 import pytest
 import torch
-from decoding_models import random_transducer
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from asr_ascend.decoding import StreamingDecoder, greedy_decode
+from tests.support.decoding_models import random_transducer
 
 MODELS = {kind: random_transducer(predictor=kind, blank_bias=1.0) for kind in ("stateless", "lstm")}
 

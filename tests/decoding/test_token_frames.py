@@ -4,13 +4,13 @@ import math
 
 import pytest
 import torch
-from decoding_models import random_transducer, spoken_encodings, trained_transducer
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from asr_ascend.decoding import Hypothesis, StreamingDecoder, greedy_decode, token_frames
 from asr_ascend.decoding.token_frames import _pieces
 from asr_ascend.losses import rnnt_alignment
+from tests.support.decoding_models import random_transducer, spoken_encodings, trained_transducer
 
 
 def aligned(model, enc, tokens):

@@ -3,7 +3,8 @@
 from pathlib import Path
 
 import pytest
-from made_up_machine import MadeUpMachine
+
+from tests.support.made_up_machine import MadeUpMachine
 
 
 @pytest.fixture

@@ -5,7 +5,15 @@ from __future__ import annotations
 import shutil
 
 import pytest
-from made_up_machine import VENDOR, MadeUpMachine, assert_missing, assert_stops, needs_tools, write
+
+from tests.support.made_up_machine import (
+    VENDOR,
+    MadeUpMachine,
+    assert_missing,
+    assert_stops,
+    needs_tools,
+    write,
+)
 
 pytestmark = needs_tools
 

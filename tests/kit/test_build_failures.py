@@ -6,7 +6,8 @@ import shutil
 import subprocess
 
 import pytest
-from made_up_machine import (
+
+from tests.support.made_up_machine import (
     FUNCTIONS,
     REPOSITORY,
     VENDOR,

@@ -6,7 +6,8 @@ import shutil
 import subprocess
 
 import pytest
-from made_up_machine import BARE_PYTHON, VENDOR, MadeUpMachine, needs_tools, write
+
+from tests.support.made_up_machine import BARE_PYTHON, VENDOR, MadeUpMachine, needs_tools, write
 
 pytestmark = needs_tools
 NO_NPU = (

@@ -6,16 +6,13 @@ import json
 import os
 import shutil
 import subprocess
-import sys
 from pathlib import Path
 
 import pytest
-from made_up_machine import REPOSITORY, MadeUpMachine, assert_stops
 
-from asr_ascend.losses import _native
-
-sys.path.insert(0, str(REPOSITORY / "tests" / "npu"))
-import standin_process
+from asr_ascend.losses.backends import cpu
+from tests.support import standin_process
+from tests.support.made_up_machine import REPOSITORY, MadeUpMachine, assert_stops
 
 pytestmark = pytest.mark.npu_standin
 STANDIN = standin_process.FOLDER / "standin"
@@ -31,7 +28,7 @@ def stand_in() -> Path:
 
 def verify(folder: Path, *options: str, **environment: str) -> subprocess.CompletedProcess[str]:
     command = [str(REPOSITORY / "kernels" / "verify_910b.sh"), "--standin", f"--out={folder}"]
-    variables = {**os.environ, "ASR_ASCEND_LIBRARY": str(_native._library_path()), **environment}
+    variables = {**os.environ, "ASR_ASCEND_LIBRARY": str(cpu._library_path()), **environment}
     variables.pop("TASK_QUEUE_ENABLE", None)
     return subprocess.run(
         [*command, *options], env=variables, capture_output=True, text=True, check=False

@@ -12,9 +12,9 @@ from types import SimpleNamespace
 
 import pytest
 import torch
-from made_up_machine import REPOSITORY, compiled, write
 
-from asr_ascend.losses import _native
+from asr_ascend.losses.backends import cpu
+from tests.support.made_up_machine import REPOSITORY, compiled, write
 
 VERIFY = REPOSITORY / "kernels" / "verify"
 sys.path.insert(0, str(VERIFY))
@@ -31,7 +31,7 @@ CPU = rows.Target("cpu")
 
 def run(folder: Path, *options: str, **environment: str) -> subprocess.CompletedProcess[str]:
     command = [sys.executable, str(VERIFY), "--device=cpu", "--quick", f"--out={folder}", *options]
-    variables = {"ASR_ASCEND_LIBRARY": str(_native._library_path()), **os.environ, **environment}
+    variables = {"ASR_ASCEND_LIBRARY": str(cpu._library_path()), **os.environ, **environment}
     return subprocess.run(command, env=variables, capture_output=True, text=True, check=False)
 
 

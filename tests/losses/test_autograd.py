@@ -4,9 +4,10 @@ import threading
 
 import pytest
 import torch
-from small_batch import BATCH, V, gradient_of, make_logits
 
-from asr_ascend.losses import _native, rnnt_loss, rnnt_loss_and_grad
+from asr_ascend.losses import rnnt_loss, rnnt_loss_and_grad
+from asr_ascend.losses.backends import cpu
+from tests.support.small_batch import BATCH, V, gradient_of, make_logits
 
 OPS = torch.ops.asr_ascend
 
@@ -222,13 +223,13 @@ class TestWithoutGradient:
     def states(self, monkeypatch):
         """The state that each call of the kernel's forward got."""
         seen = []
-        forward = _native.forward
+        forward = cpu.forward
 
         def record(logits, problem, costs, state):
             seen.append(None if state is None else state.numel())
             return forward(logits, problem, costs, state)
 
-        monkeypatch.setattr(_native, "forward", record)
+        monkeypatch.setattr(cpu, "forward", record)
         return seen
 
     def test_no_grad_keeps_no_state(self, states):
@@ -262,9 +263,9 @@ class TestWithoutGradient:
 class TestStrides:
     def test_rows_are_not_copied(self, monkeypatch):
         pointers = []
-        forward = _native.forward
+        forward = cpu.forward
         monkeypatch.setattr(
-            _native,
+            cpu,
             "forward",
             lambda logits, *rest: pointers.append(logits.data_ptr()) or forward(logits, *rest),
         )

@@ -1,6 +1,6 @@
 """Peak memory of the distillation: one tensor of logits, and blocks of rows."""
 
-from peak_memory import needs_linux, peak_bytes
+from tests.support.peak_memory import needs_linux, peak_bytes
 
 pytestmark = needs_linux
 

@@ -5,15 +5,15 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-import oracles
 import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
-from test_fuzz import bounded
-from windowed_batch import WINDOWS, a_case, batch_of
 
 from asr_ascend.losses import RNNTLoss, rnnt_loss, rnnt_loss_and_grad
+from tests.losses.test_fuzz import bounded
+from tests.support import oracles
+from tests.support.windowed_batch import WINDOWS, a_case, batch_of
 
 
 @oracles.each_backend

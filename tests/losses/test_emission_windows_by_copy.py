@@ -5,24 +5,24 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-import oracles
 import pytest
 import torch
-from windowed_batch import WINDOWS, a_case, batch_of
 
-from asr_ascend.losses import _backends, _op, rnnt_loss_and_grad
+from asr_ascend.losses import backends, operators, rnnt_loss_and_grad
+from tests.support import oracles
+from tests.support.windowed_batch import WINDOWS, a_case, batch_of
 
 
 @pytest.fixture(autouse=True)
 def cpu_knows_no_windows(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(_backends, "_WITHOUT_WINDOWS", ("cpu",))
-    operator = _op.rnnt_costs
+    monkeypatch.setattr(backends, "_WITHOUT_WINDOWS", ("cpu",))
+    operator = operators.rnnt_costs
 
     def without_windows(logits: torch.Tensor, problem: Any, *rest: Any) -> torch.Tensor:
         assert problem.emission_windows is None
         return operator(logits, problem, *rest)
 
-    monkeypatch.setattr(_op, "rnnt_costs", without_windows)
+    monkeypatch.setattr(operators, "rnnt_costs", without_windows)
 
 
 @oracles.each_dtype

@@ -8,10 +8,11 @@ from __future__ import annotations
 import math
 from typing import Any, NamedTuple
 
-import oracles
 import torch
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+
+from tests.support import oracles
 
 bounded = settings(
     max_examples=60,

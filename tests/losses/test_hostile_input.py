@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import math
 
-import oracles
 import pytest
 import torch
 
 from asr_ascend.losses import rnnt_loss, rnnt_loss_and_grad
+from tests.support import oracles
 
 NAN, INF = math.nan, math.inf
 LENGTHS = [(4, 2), (3, 3), (5, 1)]

@@ -4,7 +4,12 @@ import copy
 
 import pytest
 import torch
-from joiner_batch import (
+
+from asr_ascend.losses import joiner_rnnt_loss
+from asr_ascend.losses.joiner import chunk_by_chunk, sample_by_sample
+from asr_ascend.losses.joiner import loss as joiner
+from asr_ascend.losses.joiner import rows as joiner_rows
+from tests.support.joiner_batch import (
     CHUNK_BY_CHUNK,
     EACH_WAY,
     INPUTS,
@@ -14,14 +19,6 @@ from joiner_batch import (
     make_batch,
     relative_errors,
     value_and_gradients,
-)
-
-from asr_ascend.losses import (
-    _joiner_chunked,
-    _joiner_rows,
-    _joiner_whole,
-    joiner,
-    joiner_rnnt_loss,
 )
 
 each_way = pytest.mark.parametrize("way", EACH_WAY, ids=("sample", "chunk"))
@@ -101,7 +98,7 @@ class TestForwardOnly:
     def test_same_value_and_no_gradient(self, way, context, reduction, monkeypatch):
         leaves = make_batch().as_leaves(torch.float32)
         expected = fused(leaves, reduction=reduction, **way)
-        for module in (_joiner_whole, _joiner_chunked):
+        for module in (sample_by_sample, chunk_by_chunk):
             monkeypatch.delattr(module, "rnnt_loss_and_grad")
         with context():
             value = fused(leaves, reduction=reduction, **way)
@@ -109,7 +106,7 @@ class TestForwardOnly:
         torch.testing.assert_close(value, expected.detach(), rtol=1e-6, atol=1e-6)
 
     def test_every_reduction_goes_sample_by_sample(self, monkeypatch):
-        monkeypatch.delattr(_joiner_chunked, "rnnt_loss")
+        monkeypatch.delattr(chunk_by_chunk, "rnnt_loss")
         leaves = make_batch().as_leaves(torch.float32)
         with torch.no_grad():
             costs = fused(leaves, reduction="none")
@@ -336,14 +333,14 @@ def test_both_ways_are_chosen_as_documented(monkeypatch):
 )
 def test_one_buffer_serves_all_samples(monkeypatch, block_rows, budget_rows, buffer_rows):
     allocated = []
-    original = _joiner_rows.Joiner.new_rows
+    original = joiner_rows.Joiner.new_rows
 
     def spy(joiner, count):
         allocated.append(count)
         return original(joiner, count)
 
     row_bytes = 11 * 4
-    monkeypatch.setattr(_joiner_rows.Joiner, "new_rows", spy)
-    monkeypatch.setattr(_joiner_rows, "BLOCK_BYTES", block_rows * row_bytes)
+    monkeypatch.setattr(joiner_rows.Joiner, "new_rows", spy)
+    monkeypatch.setattr(joiner_rows, "BLOCK_BYTES", block_rows * row_bytes)
     fused(make_batch().as_leaves(torch.float32), max_bytes=budget_rows * row_bytes)
     assert allocated == [buffer_rows]

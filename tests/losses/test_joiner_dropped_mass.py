@@ -6,10 +6,18 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from joiner_batch import EACH_WAY, SAMPLE_BY_SAMPLE, Batch, fused, make_batch, value_and_gradients
 
-from asr_ascend.losses import _joiner_chunked, _joiner_whole, rnnt_loss_and_grad
-from asr_ascend.losses._joiner_task import kept_rows
+from asr_ascend.losses import rnnt_loss_and_grad
+from asr_ascend.losses.joiner import chunk_by_chunk, sample_by_sample
+from asr_ascend.losses.joiner.task import kept_rows
+from tests.support.joiner_batch import (
+    EACH_WAY,
+    SAMPLE_BY_SAMPLE,
+    Batch,
+    fused,
+    make_batch,
+    value_and_gradients,
+)
 
 each_way = pytest.mark.parametrize("way", EACH_WAY, ids=("sample", "chunk"))
 MASSES = (1e-6, 1e-3, 0.1, 1.0)
@@ -60,7 +68,7 @@ def test_rows_left_out_hold_at_most_the_mass(way, mass, options, monkeypatch):
         seen.append(kept)
         return kept
 
-    for module in (_joiner_whole, _joiner_chunked):
+    for module in (sample_by_sample, chunk_by_chunk):
         monkeypatch.setattr(module, "kept_rows", spy)
     batch = peaky_batch()
     leaves = batch.as_leaves(torch.float32)

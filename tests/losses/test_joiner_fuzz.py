@@ -4,9 +4,15 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from joiner_batch import apart, fused, make_batch, relative_errors, value_and_gradients
 
-from asr_ascend.losses import _joiner_rows
+from asr_ascend.losses.joiner import rows as joiner_rows
+from tests.support.joiner_batch import (
+    apart,
+    fused,
+    make_batch,
+    relative_errors,
+    value_and_gradients,
+)
 
 
 @st.composite
@@ -44,7 +50,7 @@ def test_equals_float64(problem):
     batch, options, max_bytes, block_bytes = problem
     expected = value_and_gradients(apart, batch.as_leaves(torch.float64), **options)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(_joiner_rows, "BLOCK_BYTES", block_bytes)
+        patch.setattr(joiner_rows, "BLOCK_BYTES", block_bytes)
         leaves = batch.as_leaves(torch.float32)
         actual = value_and_gradients(fused, leaves, max_bytes=max_bytes, **options)
     torch.testing.assert_close(actual[0].double(), expected[0].double(), rtol=1e-6, atol=2e-6)

@@ -1,7 +1,8 @@
 """Peak memory of joiner_rnnt_loss: one sample's logits, or a chunk's."""
 
 import pytest
-from peak_memory import needs_linux, peak_bytes
+
+from tests.support.peak_memory import needs_linux, peak_bytes
 
 pytestmark = needs_linux
 

@@ -4,7 +4,9 @@ import math
 
 import pytest
 import torch
-from joiner_batch import (
+
+from asr_ascend.losses.joiner import rows as joiner_rows
+from tests.support.joiner_batch import (
     CHUNK_BY_CHUNK,
     EACH_WAY,
     INPUTS,
@@ -16,8 +18,6 @@ from joiner_batch import (
     relative_errors,
     value_and_gradients,
 )
-
-from asr_ascend.losses import _joiner_rows
 
 REDUCTIONS = ("none", "sum", "mean")
 each_way = pytest.mark.parametrize("way", EACH_WAY, ids=("sample", "chunk"))
@@ -154,7 +154,7 @@ class TestSeveralBlocks:
     @each_way
     @each_reduction
     def test_same_result(self, monkeypatch, block_bytes, way, reduction):
-        monkeypatch.setattr(_joiner_rows, "BLOCK_BYTES", block_bytes)
+        monkeypatch.setattr(joiner_rows, "BLOCK_BYTES", block_bytes)
         way = way if way is SAMPLE_BY_SAMPLE else {"max_bytes": block_bytes}
         batch = make_batch()
         assert_equal_to_float64(batch, way=way, reduction=reduction, weights=WEIGHTS)

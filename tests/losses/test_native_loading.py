@@ -11,9 +11,10 @@ from pathlib import Path
 import pytest
 import torch
 
-from asr_ascend.losses import _native, available_backends, rnnt_loss
+from asr_ascend.losses import available_backends, rnnt_loss
+from asr_ascend.losses.backends import cpu
 
-PACKAGE = Path(_native.__file__).resolve().parents[1]
+PACKAGE = Path(cpu.__file__).resolve().parents[2]
 LIBRARY_NAME = "libasr_ascend_cpu.so"
 SLOW_WAY = 'until then, backend="reference" works, slowly.'
 # Equal logits, T = 3 frames, no label: one path of 3 blanks.
@@ -28,16 +29,16 @@ ONE_PATH_COST = 3 * math.log(4)
 
 @pytest.fixture(autouse=True)
 def load_again_afterwards():
-    _native.library.cache_clear()
+    cpu.library.cache_clear()
     yield
-    _native.library.cache_clear()
+    cpu.library.cache_clear()
 
 
 @pytest.fixture
 def library_copy(tmp_path):
     """The real library under another path: loaded as one more, with its own static variables."""
     path = tmp_path / "a copy.so"
-    shutil.copy(_native._library_path(), path)
+    shutil.copy(cpu._library_path(), path)
     return path
 
 
@@ -51,7 +52,7 @@ def compile_library(path, source):
 
 
 def assert_unavailable(message):
-    for call in (_native.library, lambda: rnnt_loss(*ONE_PATH)):
+    for call in (cpu.library, lambda: rnnt_loss(*ONE_PATH)):
         with pytest.raises(RuntimeError) as raised:
             call()
         assert str(raised.value) == message
@@ -66,13 +67,13 @@ def build_command():
 def test_library_is_found_and_used():
     assert available_backends() == ("cpu", "reference")
     assert rnnt_loss(*ONE_PATH).item() == pytest.approx(ONE_PATH_COST)
-    assert _native.library() is _native.library()
+    assert cpu.library() is cpu.library()
 
 
 class TestLibraryVariable:
     def test_path(self, monkeypatch, library_copy):
         monkeypatch.setenv("ASR_ASCEND_LIBRARY", str(library_copy))
-        assert _native.library()._name == str(library_copy)
+        assert cpu.library()._name == str(library_copy)
         assert rnnt_loss(*ONE_PATH).item() == pytest.approx(ONE_PATH_COST)
 
     def test_no_such_file(self, monkeypatch, tmp_path):
@@ -101,7 +102,7 @@ class TestLibraryVariable:
         path = compile_library(tmp_path / "old.so", source)
         monkeypatch.setenv("ASR_ASCEND_LIBRARY", str(path))
         assert_unavailable(
-            f"the CPU library at {path} must have ABI version {_native.ABI_VERSION}, but has 77; "
+            f"the CPU library at {path} must have ABI version {cpu.ABI_VERSION}, but has 77; "
             f"{build_command()} builds it again."
         )
 
@@ -109,7 +110,7 @@ class TestLibraryVariable:
 class TestIsaVariable:
     def test_unknown(self, monkeypatch, library_copy):
         monkeypatch.setenv("ASR_ASCEND_LIBRARY", str(library_copy))
-        _native.library.cache_clear()
+        cpu.library.cache_clear()
         monkeypatch.setenv("ASR_ASCEND_ISA", "sse9")
         names = runnable_isas()
         assert_unavailable(f"`ASR_ASCEND_ISA` must be one of {names} here, but is sse9.")
@@ -117,7 +118,7 @@ class TestIsaVariable:
     def test_plain(self, monkeypatch, library_copy):
         monkeypatch.setenv("ASR_ASCEND_LIBRARY", str(library_copy))
         monkeypatch.setenv("ASR_ASCEND_ISA", "plain")
-        assert _native.library().asr_ascend_isa() == b"plain"
+        assert cpu.library().asr_ascend_isa() == b"plain"
         assert rnnt_loss(*ONE_PATH).item() == pytest.approx(ONE_PATH_COST)
 
 

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import oracles
 import pytest
 import torch
 
 from asr_ascend.losses import rnnt_loss_and_grad
+from tests.support import oracles
 
 # Samples (T, U), V, blank, scale of the logits.
 CASE_LIST = {

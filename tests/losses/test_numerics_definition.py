@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-import oracles
 import pytest
 import torch
 
 from asr_ascend.losses import pack_logits, rnnt_loss, unpack_logits
+from tests.support import oracles
 
 
 @oracles.each_backend

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import mmap
 
-import oracles
 import pytest
 import torch
 
@@ -16,6 +15,7 @@ from asr_ascend.losses import (
     unpack_logits,
 )
 from asr_ascend.losses.layout import row_offsets
+from tests.support import oracles
 
 LENGTHS = [(9, 4), (5, 7), (1, 0), (7, 2)]
 

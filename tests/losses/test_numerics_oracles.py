@@ -5,12 +5,13 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-import oracles
 import pytest
 import torch
 from torchaudio.functional import rnnt_loss as torchaudio_rnnt_loss
 
-EXACT_FILE = Path(__file__).parents[1] / "data" / "exact_lattice.json"
+from tests.support import oracles
+
+EXACT_FILE = Path(__file__).parents[1] / "expected" / "exact_lattice.json"
 EXACT = json.loads(EXACT_FILE.read_text())
 each_exact_case = pytest.mark.parametrize("name", EXACT)
 

@@ -5,9 +5,10 @@ from __future__ import annotations
 import math
 from decimal import Decimal, localcontext
 
-import oracles
 import pytest
 import torch
+
+from tests.support import oracles
 
 FRAMES, VOCAB, BLANK, LABEL = 40, 100, 0, 3
 # Of the cost. float32 terms are each right to 2 or 3 ulp; the reference sums in float64 beside a 1,

@@ -7,7 +7,9 @@ import pickle
 
 import pytest
 import torch
-from small_batch import (
+
+from asr_ascend.losses import RNNTLoss, rnnt_loss, rnnt_loss_and_grad
+from tests.support.small_batch import (
     BATCH,
     LOGIT_LENGTHS,
     TARGET_LENGTHS,
@@ -17,8 +19,6 @@ from small_batch import (
     gradient_of,
     make_logits,
 )
-
-from asr_ascend.losses import RNNTLoss, rnnt_loss, rnnt_loss_and_grad
 
 OPS = torch.ops.asr_ascend
 VMAP_MESSAGE = (

@@ -5,14 +5,14 @@ from __future__ import annotations
 import itertools
 import math
 
-import oracles
 import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
-from test_fuzz import bounded
 
 from asr_ascend.losses import rnnt_alignment, rnnt_loss
+from tests.losses.test_fuzz import bounded
+from tests.support import oracles
 
 
 def align(

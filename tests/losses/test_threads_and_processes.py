@@ -12,11 +12,12 @@ from concurrent.futures import ThreadPoolExecutor
 from multiprocessing.connection import Connection
 from pathlib import Path
 
-import oracles
 import pytest
 import torch
 
-from asr_ascend.losses import _native, rnnt_loss_and_grad
+from asr_ascend.losses import rnnt_loss_and_grad
+from asr_ascend.losses.backends import cpu
+from tests.support import oracles
 
 THREAD_COUNTS = (1, 2, 3, 8)
 CHILD_SECONDS = 60
@@ -143,7 +144,7 @@ def test_a_child_process_after_use_in_the_parent(method: str, threads: tuple[int
 
 
 def listed_versions() -> list[str]:
-    return _native.library().asr_ascend_isas().decode().split(",")
+    return cpu.library().asr_ascend_isas().decode().split(",")
 
 
 def cases_for_versions() -> list[oracles.Case]:
@@ -168,18 +169,18 @@ def cases_for_versions() -> list[oracles.Case]:
 ANSWER_SCRIPT = """
 import sys
 import torch
-import oracles
-import test_threads_and_processes as here
-from asr_ascend.losses import _native
+from tests.support import oracles
+from tests.losses import test_threads_and_processes as here
+from asr_ascend.losses.backends import cpu
 
-isa = _native.library().asr_ascend_isa().decode()
+isa = cpu.library().asr_ascend_isa().decode()
 answers = [oracles.run(case, "cpu", clamp=0.9) for case in here.cases_for_versions()]
 torch.save({"isa": isa, "answers": answers}, sys.argv[1])
 """
 
 
 def run_version(name: str, output: Path) -> subprocess.CompletedProcess:
-    paths = [str(Path(__file__).parent), *(path or str(Path.cwd()) for path in sys.path)]
+    paths = [path or str(Path.cwd()) for path in sys.path]
     environment = {**os.environ, "ASR_ASCEND_ISA": name, "PYTHONPATH": os.pathsep.join(paths)}
     return subprocess.run(
         [sys.executable, "-c", ANSWER_SCRIPT, str(output)],

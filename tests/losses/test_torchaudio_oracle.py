@@ -6,13 +6,13 @@ about 1e-5 at the sizes here. Its cost comes back in the logits' dtype.
 
 from __future__ import annotations
 
-import oracles
 import pytest
 import torch
 from torchaudio.functional import rnnt_loss as torchaudio_rnnt_loss
 from torchaudio.transforms import RNNTLoss as TorchaudioRNNTLoss
 
 from asr_ascend.losses import RNNTLoss, rnnt_loss
+from tests.support import oracles
 
 COST_RTOL = 2e-6
 GRADIENT_ATOL = 3e-5

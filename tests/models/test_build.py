@@ -6,9 +6,9 @@ from pathlib import Path
 import pytest
 import torch
 import yaml
-from tiny_models import TINY, TINY_LSTM
 
 from asr_ascend.models import LSTMPredictor, StatelessPredictor, build_transducer
+from tests.support.tiny_models import TINY, TINY_LSTM
 
 CONF = Path(__file__).parents[2] / "conf" / "model"
 

@@ -6,9 +6,9 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tiny_models import TINY
 
 from asr_ascend.models import Transducer, build_transducer
+from tests.support.tiny_models import TINY
 
 SEGMENTS = {
     "segment_frames": 3,

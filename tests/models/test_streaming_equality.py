@@ -6,7 +6,8 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tiny_models import tiny_transducer
+
+from tests.support.tiny_models import tiny_transducer
 
 MODEL = tiny_transducer()
 

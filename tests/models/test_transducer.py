@@ -5,10 +5,10 @@ import re
 
 import pytest
 import torch
-from tiny_models import TINY, tiny_transducer
 
 from asr_ascend.models import build_transducer
 from asr_ascend.models.joiner import packed_cells
+from tests.support.tiny_models import TINY, tiny_transducer
 
 
 def batch(model, lengths, seed=0):

@@ -10,9 +10,10 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-import native_build
 import pytest
-from native_build import build, cmake_tool, run
+
+from tests.support import native_build
+from tests.support.native_build import build, cmake_tool, run
 
 PER_ISA_TESTS = (
     "best_path_test",

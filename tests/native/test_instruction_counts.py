@@ -6,9 +6,10 @@ import re
 import shutil
 from pathlib import Path
 
-import native_build
 import pytest
-from native_build import run
+
+from tests.support import native_build
+from tests.support.native_build import run
 
 # Case: (dtype, T, U, V) and instructions per logit, loss and gradient together, AVX2, one thread. A
 # fifth above what GCC 12 gives (7.3, 19.1, 6.3, 6.5, 9.0); Clang 14 gives up to 1.18 of that.

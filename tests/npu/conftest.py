@@ -6,23 +6,19 @@ Python runs them all, and each of its tests is an item here, with its own outcom
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-HERE = Path(__file__).parent
-for folder in (HERE, HERE.parent / "losses", HERE.parent / "operator"):
-    sys.path.insert(0, str(folder))
-
-import standin_process  # noqa: E402
+from tests.support import standin_process
 
 if standin_process.is_inside():
-    import standin_report
     import torch
-    from standin_report import *  # noqa: F403
-    from standin_runtime import Runtime
+
+    from tests.support import standin_report
+    from tests.support.standin_report import *  # noqa: F403
+    from tests.support.standin_runtime import Runtime
 
     @pytest.fixture(autouse=True)
     def torch_npu_is_alive(request: pytest.FixtureRequest) -> None:

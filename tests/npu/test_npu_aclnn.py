@@ -9,12 +9,12 @@ from __future__ import annotations
 import re
 from typing import Any
 
-import aclnn
-import emulated_operator as emulated
-import oracles
 import pytest
 import torch
 from torch import Tensor
+
+from tests.support import aclnn, oracles
+from tests.support import emulated_operator as emulated
 
 CASE = oracles.make_case([(4, 2), (3, 1)], 5, blank=4)
 ROWS, VOCAB, BATCH, COLUMNS = 18, 5, 2, 2

@@ -8,19 +8,14 @@ import subprocess
 import sys
 from collections.abc import Callable
 
-import oracles
 import pytest
 import torch
-from npu_cases import batch_of, run
 from torch import Tensor
 
-from asr_ascend.losses import (
-    _ascend,
-    available_backends,
-    check_status,
-    rnnt_loss,
-    rnnt_loss_and_grad,
-)
+from asr_ascend.losses import available_backends, check_status, rnnt_loss, rnnt_loss_and_grad
+from asr_ascend.losses.backends import npu
+from tests.support import oracles
+from tests.support.npu_cases import batch_of, run
 
 LENGTHS = [(4, 2), (3, 1), (2, 0)]
 
@@ -294,20 +289,20 @@ def test_a_binding_that_is_not_built_is_named(
     path: str, message: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("ASR_ASCEND_NPU_LIBRARY", path)
-    _ascend.load.cache_clear()
+    npu.load.cache_clear()
     try:
         with pytest.raises(RuntimeError, match=f"^{re.escape(message)}$"):
             loss(a_case())
         assert "npu" not in available_backends()
         check_status()
     finally:
-        _ascend.load.cache_clear()
+        npu.load.cache_clear()
 
 
 def test_an_operator_package_that_is_not_installed_is_named() -> None:
     program = """
-import oracles
-from npu_cases import run
+from tests.support import oracles
+from tests.support.npu_cases import run
 run(oracles.make_case([(4, 2)], 6))
 """
     done = subprocess.run(

@@ -6,11 +6,19 @@ from typing import Any
 
 import pytest
 import torch
-from joiner_batch import CHUNK_BY_CHUNK, EACH_WAY, INPUTS, Batch, fused, make_batch, relative_errors
-from standin_runtime import Runtime
 from torch import Tensor
 
-from asr_ascend.losses import joiner
+from asr_ascend.losses.joiner import rows
+from tests.support.joiner_batch import (
+    CHUNK_BY_CHUNK,
+    EACH_WAY,
+    INPUTS,
+    Batch,
+    fused,
+    make_batch,
+    relative_errors,
+)
+from tests.support.standin_runtime import Runtime
 
 WINDOWS = torch.tensor([[0, 3], [1, 5], [2, 6], [0, 8], [4, 8]]).repeat(4, 1, 1)
 OPTIONS: dict[str, dict[str, Any]] = {
@@ -126,7 +134,7 @@ def test_the_lattice_of_chunks_is_float32() -> None:
     """An NPU's vector unit has no float64."""
     batch = make_batch()
     for given, dtype in ((batch, torch.float64), (on_npu(batch), torch.float32)):
-        made = joiner.Joiner.of(
+        made = rows.Joiner.of(
             *given[:4], activation="tanh", product_dtype=torch.float32, logits_dtype=None
         )
         assert made.lattice_dtype() == dtype

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import warnings
 
-import emulated_operator as emulated
-import oracles
 import pytest
 import torch
-from npu_cases import batch_of
 
-from asr_ascend.losses import _ascend, rnnt_loss
+from asr_ascend.losses import rnnt_loss
+from asr_ascend.losses.backends import npu
+from tests.support import emulated_operator as emulated
+from tests.support import oracles
+from tests.support.npu_cases import batch_of
 
 CASE = oracles.make_case([(7, 3), (4, 2), (12, 5)], 11, blank=3)
 OPTIONS = 3, -1.0, True, 0.0, None
@@ -19,7 +20,7 @@ OPS = torch.ops.asr_ascend
 
 @pytest.fixture(autouse=True)
 def loaded() -> None:
-    _ascend.load()
+    npu.load()
 
 
 def arguments(dtype: torch.dtype = torch.float32) -> tuple[object, ...]:
@@ -48,7 +49,7 @@ def test_fakes_have_the_metadata_of_the_results(needs_grad: bool, dtype: torch.d
 def test_state_is_float32_and_of_the_size_of_the_documents() -> None:
     for needs_grad in (True, False):
         _, state = OPS.rnnt_loss_forward(*arguments(), needs_grad, False)
-        expected = _ascend.state_size(CASE.logits.shape[0], 3, True) if needs_grad else 0
+        expected = npu.state_size(CASE.logits.shape[0], 3, True) if needs_grad else 0
         assert state.shape == (expected,) and state.dtype == torch.float32
 
 

@@ -9,7 +9,8 @@ from pathlib import Path
 
 import pytest
 import torch
-from standin_runtime import Runtime
+
+from tests.support.standin_runtime import Runtime
 
 ROOT = Path(__file__).resolve().parents[2]
 X = torch.arange(12.0).reshape(3, 4)

@@ -7,14 +7,14 @@ import os
 import subprocess
 import sys
 
-import emulated_operator as emulated
-import oracles
 import pytest
 import torch
-from npu_cases import batch_of
-from standin_runtime import Runtime
 
 from asr_ascend.losses import rnnt_loss, rnnt_loss_and_grad
+from tests.support import emulated_operator as emulated
+from tests.support import oracles
+from tests.support.npu_cases import batch_of
+from tests.support.standin_runtime import Runtime
 
 assert "TASK_QUEUE_ENABLE" not in os.environ
 
@@ -140,8 +140,8 @@ def test_the_stand_in_shows_a_missing_order(runtime: Runtime) -> None:
 TASK_QUEUE_PROGRAM = """
 import json, sys
 import torch
-from npu_cases import run
-import oracles
+from tests.support.npu_cases import run
+from tests.support import oracles
 case = oracles.make_case([(7, 3), (4, 2), (12, 5)], 11, blank=3)
 costs, gradient = run(case, lengths_on=sys.argv[1], reuse_logits=sys.argv[2] == "True")
 print(json.dumps([costs.tolist(), gradient.tolist()]))

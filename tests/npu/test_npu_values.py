@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import math
 
-import emulated_operator as emulated
-import oracles
 import pytest
 import torch
-from npu_cases import DTYPES, batch_of, check, run
-from test_numerics_accuracy import CASE_LIST
 
 from asr_ascend.losses import RNNTLoss, available_backends, rnnt_loss, rnnt_loss_and_grad
+from tests.losses.test_numerics_accuracy import CASE_LIST
+from tests.support import emulated_operator as emulated
+from tests.support import oracles
+from tests.support.npu_cases import DTYPES, batch_of, check, run
 
 each_dtype = pytest.mark.parametrize("dtype", DTYPES, ids=["float32", "float16", "bfloat16"])
 SMALL = [(7, 3), (4, 2), (12, 5)]

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-import emulated_operator as emulated
-import oracles
 import pytest
 import torch
-from npu_cases import batch_of, check
-from standin_runtime import Runtime
 
 from asr_ascend.losses import rnnt_loss, rnnt_loss_and_grad
+from tests.support import emulated_operator as emulated
+from tests.support import oracles
+from tests.support.npu_cases import batch_of, check
+from tests.support.standin_runtime import Runtime
 
 WINDOWS = torch.tensor(
     [[[0, 2], [1, 4], [3, 6]], [[0, 1], [2, 3], [0, 0]], [[1, 9], [2, 3], [3, 5]]]

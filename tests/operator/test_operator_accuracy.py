@@ -5,11 +5,12 @@ from __future__ import annotations
 import ctypes
 from pathlib import Path
 
-import emulated_operator as emulated
-import oracles
 import pytest
 import torch
-from test_numerics_accuracy import PRECISION_ROWS, worst_errors
+
+from tests.losses.test_numerics_accuracy import PRECISION_ROWS, worst_errors
+from tests.support import emulated_operator as emulated
+from tests.support import oracles
 
 GRADIENT_TOLERANCE = 1e-5
 

@@ -5,10 +5,11 @@ from __future__ import annotations
 import ctypes
 import math
 
-import emulated_operator as emulated
-import oracles
 import pytest
 import torch
+
+from tests.support import emulated_operator as emulated
+from tests.support import oracles
 
 LENGTHS = [(9, 3), (20, 7), (1, 0), (5, 30), (30, 5), (70, 40)]
 

@@ -5,12 +5,13 @@ from __future__ import annotations
 import ctypes
 import math
 
-import emulated_operator as emulated
 import numpy as np
-import oracles
 import pytest
 import torch
 from torch import Tensor
+
+from tests.support import emulated_operator as emulated
+from tests.support import oracles
 
 each_dtype = pytest.mark.parametrize("dtype", emulated.DTYPES, ids=["float32", "float16", "bf16"])
 LENGTHS = [(7, 3), (4, 6), (12, 5), (3, 0), (1, 2)]

@@ -9,11 +9,12 @@ import ctypes
 import math
 from typing import Any, NamedTuple
 
-import emulated_operator as emulated
-import oracles
 import torch
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+
+from tests.support import emulated_operator as emulated
+from tests.support import oracles
 
 bounded = settings(
     max_examples=70,

@@ -5,11 +5,12 @@ from __future__ import annotations
 import ctypes
 from dataclasses import replace
 
-import emulated_operator as emulated
-import oracles
 import pytest
 import torch
 from torch import Tensor
+
+from tests.support import emulated_operator as emulated
+from tests.support import oracles
 
 OK, FRAMES, LABELS = emulated.STATUS_OK, emulated.LOGIT_LENGTH, emulated.TARGET_LENGTH
 LABEL, TOTAL = emulated.LABEL, emulated.ROW_TOTAL

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import re
 
-import emulated_operator as emulated
 import pytest
+
+from tests.support import emulated_operator as emulated
 
 SOURCES = sorted(
     [

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import ctypes
 
-import emulated_operator as emulated
-import oracles
 import pytest
 import torch
+
+from tests.support import emulated_operator as emulated
+from tests.support import oracles
 
 BATCHES = {
     "B1": [(300, 40)],

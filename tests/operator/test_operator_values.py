@@ -5,11 +5,12 @@ from __future__ import annotations
 import ctypes
 import math
 
-import emulated_operator as emulated
-import oracles
 import pytest
 import torch
-from test_numerics_accuracy import CASE_LIST
+
+from tests.losses.test_numerics_accuracy import CASE_LIST
+from tests.support import emulated_operator as emulated
+from tests.support import oracles
 
 each_dtype = pytest.mark.parametrize("dtype", emulated.DTYPES, ids=["float32", "float16", "bf16"])
 each_entry = pytest.mark.parametrize("entry", ["fused", "split"])

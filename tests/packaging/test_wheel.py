@@ -98,8 +98,8 @@ print(available_backends(), f"{loss.item():.5f}")
 
 def test_configs_compose_from_the_installed_wheel(installed, tmp_path):
     program = """
-from asr_ascend import config
-print(config.conf_dir())
+from asr_ascend.config import composing
+print(composing.conf_dir())
 import sys
 sys.argv = ["train", "--cfg", "job", "experiment=demo", "loss.blank=3"]
 import runpy

@@ -3,9 +3,9 @@
 import csv
 
 import torch
-from tiny_runs import TINY, run, write_corpus
 
-from asr_ascend.checkpoint import read_checkpoint
+from asr_ascend.checkpoints.checkpoint import read_checkpoint
+from tests.support.tiny_runs import TINY, run, write_corpus
 
 # Four batches an epoch: steps of three batches and of one.
 SETTINGS = (

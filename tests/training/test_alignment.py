@@ -5,7 +5,7 @@ import math
 import pytest
 import torch
 
-from asr_ascend.alignment import first_frames
+from asr_ascend.training.ctc_alignment import first_frames
 
 
 def ctc_path(path: list[int], vocab_size: int = 5) -> torch.Tensor:

@@ -5,17 +5,22 @@ import shutil
 
 import pytest
 import torch
-from test_training_step import assert_same_gradients, empty_batch, make_batch, one_step
-from tiny_runs import BLANK_LAST, TINY, run
 
-import asr_ascend.objective
-from asr_ascend.checkpoint import load_model, read_checkpoint
-from asr_ascend.config import compose_config
-from asr_ascend.config_rules import ConfigError
+import asr_ascend.training.objective
+from asr_ascend.checkpoints.checkpoint import load_model, read_checkpoint
+from asr_ascend.config.composing import compose_config
+from asr_ascend.config.rules import ConfigError
+from asr_ascend.data.tokenizer import Tokenizer
 from asr_ascend.losses.distillation import collapsed_log_probs, distillation_loss
 from asr_ascend.models import build_transducer
-from asr_ascend.teacher import Teacher, load_teacher
-from asr_ascend.tokenizer import Tokenizer
+from asr_ascend.training.teacher import Teacher, load_teacher
+from tests.support.tiny_runs import BLANK_LAST, TINY, run
+from tests.training.test_training_step import (
+    assert_same_gradients,
+    empty_batch,
+    make_batch,
+    one_step,
+)
 
 PACKED = "loss.joiner=packed"
 
@@ -121,7 +126,7 @@ def test_the_teacher_rests_while_ctc_trains_alone_and_at_empty_batches(tokenizer
 @pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
 def test_the_loss_sees_what_the_config_says(tokenizer, monkeypatch, dtype):
     seen = []
-    original = asr_ascend.objective.distilled_rnnt_loss
+    original = asr_ascend.training.objective.distilled_rnnt_loss
 
     def spy(logits, teacher, targets, *sizes, **options):
         assert teacher.shape == (len(logits), 3)
@@ -129,7 +134,7 @@ def test_the_loss_sees_what_the_config_says(tokenizer, monkeypatch, dtype):
         seen.append({"dtype": logits.dtype, **options})
         return original(logits, teacher, targets, *sizes, emission_windows=None, **options)
 
-    monkeypatch.setattr(asr_ascend.objective, "distilled_rnnt_loss", spy)
+    monkeypatch.setattr(asr_ascend.training.objective, "distilled_rnnt_loss", spy)
     overrides = (f"loss.dtype={dtype}", "loss.fastemit_lambda=0.01", "loss.reuse_logits=false")
     more = ("loss.alignment_frames=[1,5]", "distillation.block_bytes=99", "loss.backend=cpu")
     one_step(

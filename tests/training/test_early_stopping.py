@@ -6,9 +6,9 @@ from types import SimpleNamespace
 
 import pytest
 import torch
-from tiny_runs import TINY, run
 
-from asr_ascend.saving import EarlyStopping
+from asr_ascend.training.saving import EarlyStopping
+from tests.support.tiny_runs import TINY, run
 
 
 def validate(stopping, *cers):

@@ -5,12 +5,12 @@ import json
 
 import pytest
 import torch
-from test_smoke import final_cer
-from tiny_runs import TEXTS, TINY, run, write_corpus
 
-from asr_ascend.checkpoint import load_model
-from asr_ascend.config_rules import ConfigError
-from asr_ascend.teacher import load_teacher
+from asr_ascend.checkpoints.checkpoint import load_model
+from asr_ascend.config.rules import ConfigError
+from asr_ascend.training.teacher import load_teacher
+from tests.support.tiny_runs import TEXTS, TINY, run, write_corpus
+from tests.training.test_smoke import final_cer
 
 TINY_EMFORMER = (
     *(setting for setting in TINY if not setting.startswith("model.conv_kernel")),
@@ -127,7 +127,7 @@ def test_twenty_synthetic_utterances_are_learnt_by_heart(tmp_path):
     """The smoke test with the Emformer in place of the Conformer."""
     pytest.importorskip("espeakng_loader", reason="needs pip install 'asr-ascend[demo]'")
     pytest.importorskip("pypinyin", reason="needs pip install 'asr-ascend[demo]'")
-    from asr_ascend.data.synthesis import CorpusConfig, synthesise
+    from asr_ascend.data.synthesis.corpus import CorpusConfig, synthesise
 
     corpus = CorpusConfig(train=20, valid=0, commands=0, unseen=0)
     synthesise(tmp_path / "data" / "smoke", corpus)

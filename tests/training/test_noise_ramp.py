@@ -2,12 +2,12 @@
 
 import pytest
 
-from asr_ascend.callbacks import NoiseRamp
 from asr_ascend.data.augment import SpecAugment
-from asr_ascend.data.batch import NoiseMix, SpeechDataset
+from asr_ascend.data.dataset import NoiseMix, SpeechDataset
 from asr_ascend.data.features import LogMel
 from asr_ascend.data.filtering import Limits
 from asr_ascend.data.noise import NoiseBank
+from asr_ascend.training.callbacks import NoiseRamp
 
 
 @pytest.fixture

@@ -4,7 +4,8 @@ import json
 
 import pytest
 import soundfile
-from tiny_runs import TEXTS, TINY, run, write_corpus
+
+from tests.support.tiny_runs import TEXTS, TINY, run, write_corpus
 
 CHECKPOINT = "outputs/smoke/checkpoints/last.ckpt"
 

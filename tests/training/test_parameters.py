@@ -4,13 +4,13 @@ import re
 
 import pytest
 import torch
-from test_training_step import assert_same_gradients, make_batch, one_step
 
-from asr_ascend.config import compose_config
-from asr_ascend.config_rules import ConfigError
+from asr_ascend.config.composing import compose_config
+from asr_ascend.config.rules import ConfigError
+from asr_ascend.data.tokenizer import Tokenizer
 from asr_ascend.models import build_transducer
-from asr_ascend.parameters import describe_training, frozen_modules, parameter_groups
-from asr_ascend.tokenizer import Tokenizer
+from asr_ascend.training.parameters import describe_training, frozen_modules, parameter_groups
+from tests.training.test_training_step import assert_same_gradients, make_batch, one_step
 
 
 @pytest.fixture
@@ -148,7 +148,7 @@ def test_frozen_modules_hear_no_dropout_and_do_not_change(tokenizer):
 
 
 def test_an_empty_step_gives_what_trains_a_zero_gradient(tokenizer):
-    from test_training_step import empty_batch
+    from tests.training.test_training_step import empty_batch
 
     module = one_step(tokenizer, [empty_batch()], "trainer.freeze=[encoder]")
     for name, gradient in module.gradients.items():

@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 import torch
-from tiny_runs import TINY, command, write_corpus
 
-from asr_ascend.checkpoint import read_checkpoint
+from asr_ascend.checkpoints.checkpoint import read_checkpoint
+from tests.support.tiny_runs import TINY, command, write_corpus
 
 ROOT = str(Path(__file__).resolve().parents[2])
 RUN = (

@@ -3,11 +3,11 @@
 import json
 
 import pytest
-from tiny_runs import TINY, run, write_corpus
 
-from asr_ascend.checkpoint import read_checkpoint
-from asr_ascend.config import compose_config, made_by
-from asr_ascend.run_folder import RunFolder
+from asr_ascend.checkpoints.checkpoint import read_checkpoint
+from asr_ascend.config.composing import compose_config, made_by
+from asr_ascend.training.run_folder import RunFolder
+from tests.support.tiny_runs import TINY, run, write_corpus
 
 BASE = "outputs/base/checkpoints/last.ckpt"
 SETTINGS = (

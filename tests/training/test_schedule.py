@@ -4,7 +4,7 @@ import math
 
 import pytest
 
-from asr_ascend.schedule import learning_rate_factor
+from asr_ascend.training.schedule import learning_rate_factor
 
 
 @pytest.mark.parametrize(

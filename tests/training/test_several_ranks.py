@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 import torch
-from tiny_runs import TINY, command, run, write_corpus
 
-from asr_ascend.checkpoint import load_model
+from asr_ascend.checkpoints.checkpoint import load_model
+from tests.support.tiny_runs import TINY, command, run, write_corpus
 
 ROOT = str(Path(__file__).resolve().parents[2])
 STEPS = 6

@@ -9,7 +9,8 @@ from pathlib import Path
 
 import pytest
 import soundfile
-from tiny_runs import run
+
+from tests.support.tiny_runs import run
 
 POCKETSPHINX = Path("/usr/share/pocketsphinx/test/data")
 
@@ -22,7 +23,7 @@ def final_cer(folder: Path) -> float:
 def test_twenty_synthetic_utterances_are_learnt_by_heart_in_a_minute(tmp_path):
     pytest.importorskip("espeakng_loader", reason="needs pip install 'asr-ascend[demo]'")
     pytest.importorskip("pypinyin", reason="needs pip install 'asr-ascend[demo]'")
-    from asr_ascend.data.synthesis import CorpusConfig, synthesise
+    from asr_ascend.data.synthesis.corpus import CorpusConfig, synthesise
 
     corpus = CorpusConfig(train=20, valid=0, commands=0, unseen=0)
     synthesise(tmp_path / "data" / "smoke", corpus)

@@ -4,9 +4,9 @@ import csv
 import json
 
 import torch
-from tiny_runs import BLANK_LAST, TINY, run
 
-from asr_ascend.checkpoint import load_model, read_checkpoint
+from asr_ascend.checkpoints.checkpoint import load_model, read_checkpoint
+from tests.support.tiny_runs import BLANK_LAST, TINY, run
 
 
 def test_the_run_learns_its_utterances_by_heart_with_blank_last(tiny_run):

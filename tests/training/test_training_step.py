@@ -6,17 +6,17 @@ from collections import Counter
 import pytest
 import torch
 from lightning.pytorch import Trainer
-from tiny_runs import TINY, write_corpus
 from torch.utils.data import DataLoader
 
-import asr_ascend.objective
 import asr_ascend.train
-from asr_ascend.config import compose_config
-from asr_ascend.data.batch import Batch
-from asr_ascend.losses import _backends
+import asr_ascend.training.objective
+from asr_ascend.config.composing import compose_config
+from asr_ascend.data.dataset import Batch
+from asr_ascend.data.tokenizer import Tokenizer
+from asr_ascend.losses import backends
 from asr_ascend.models import build_transducer
-from asr_ascend.module import TransducerModule
-from asr_ascend.tokenizer import Tokenizer
+from asr_ascend.training.module import TransducerModule
+from tests.support.tiny_runs import TINY, write_corpus
 
 FEATURE_LENGTHS, TARGET_LENGTHS = (40, 60, 33, 52), (2, 5, 1, 3)
 
@@ -204,7 +204,7 @@ def test_the_chunk_is_a_function_of_seed_and_step(tokenizer):
 
 def test_the_fused_joiner_sees_what_the_config_says(tokenizer, monkeypatch):
     seen = []
-    original = asr_ascend.objective.joiner_rnnt_loss
+    original = asr_ascend.training.objective.joiner_rnnt_loss
 
     def spy(encoder_out, predictor_out, weight, bias, targets, *lengths, **options):
         assert encoder_out.shape[::2] == predictor_out.shape[::2] == (2, 48)
@@ -215,7 +215,7 @@ def test_the_fused_joiner_sees_what_the_config_says(tokenizer, monkeypatch):
         seen.append(options)
         return original(encoder_out, predictor_out, weight, bias, targets, *lengths, **options)
 
-    monkeypatch.setattr(asr_ascend.objective, "joiner_rnnt_loss", spy)
+    monkeypatch.setattr(asr_ascend.training.objective, "joiner_rnnt_loss", spy)
     overrides = (
         *("loss.joiner=fused", "loss.clamp=1.0", "loss.reduction=mean", "loss.dtype=bfloat16"),
         *("loss.fastemit_lambda=0.01", "loss.alignment_frames=[1,5]", "loss.backend=cpu"),
@@ -267,7 +267,7 @@ def test_fused_and_packed_joiner_round_the_same_logits(tokenizer, overrides):
 
 def test_the_operator_sees_what_the_config_says(tmp_path, monkeypatch):
     seen = []
-    original = asr_ascend.objective.rnnt_loss
+    original = asr_ascend.training.objective.rnnt_loss
 
     def spy(logits, targets, logit_lengths, target_lengths, **options):
         rows = int((logit_lengths * (target_lengths + 1)).sum())
@@ -279,7 +279,7 @@ def test_the_operator_sees_what_the_config_says(tmp_path, monkeypatch):
         del seen[-1]["emission_windows"]
         return original(logits, targets, logit_lengths, target_lengths, **options)
 
-    monkeypatch.setattr(asr_ascend.objective, "rnnt_loss", spy)
+    monkeypatch.setattr(asr_ascend.training.objective, "rnnt_loss", spy)
     monkeypatch.chdir(tmp_path)
     manifest = write_corpus(tmp_path / "corpus")
     overrides = [
@@ -310,14 +310,14 @@ def test_the_operator_sees_what_the_config_says(tmp_path, monkeypatch):
 
 def test_log_probabilities_reach_the_operator_where_the_config_says_so(tokenizer, monkeypatch):
     seen = []
-    original = asr_ascend.objective.rnnt_loss
+    original = asr_ascend.training.objective.rnnt_loss
 
     def spy(logits, *arguments, **options):
         seen.append((float(logits.detach().exp().sum(-1).sub(1).abs().max()), options))
         return original(logits, *arguments, **options)
 
     fused = one_step(tokenizer, [make_batch([0, 1])])
-    monkeypatch.setattr(asr_ascend.objective, "rnnt_loss", spy)
+    monkeypatch.setattr(asr_ascend.training.objective, "rnnt_loss", spy)
     overrides = "loss.fused_log_softmax=false", "loss.joiner=packed"
     apart = one_step(tokenizer, [make_batch([0, 1])], *overrides)
     (far_from_one, options), *_ = seen
@@ -332,7 +332,7 @@ def test_windows_in_the_operator_train_as_closing_them_by_copy_does(tokenizer, m
     free = one_step(tokenizer, [batch], "loss.alignment_frames=null")
     held = one_step(tokenizer, [batch], *overrides)
     assert held.last_step_metrics["rnnt_loss"] > free.last_step_metrics["rnnt_loss"] + 1
-    monkeypatch.setattr(_backends, "_WITHOUT_WINDOWS", ("cpu",))
+    monkeypatch.setattr(backends, "_WITHOUT_WINDOWS", ("cpu",))
     copied = one_step(tokenizer, [batch], *overrides)
     for key in ("loss", "rnnt_loss", "grad_norm"):
         expected = pytest.approx(held.last_step_metrics[key], rel=1e-6)

@@ -20,7 +20,14 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[3]
 KERNEL = Path("kernels/rnnt_loss_fused/op_kernel")
-COPIED = ("asr_ascend", "kernels", "tests/conftest.py", "tests/losses", "tests/operator")
+COPIED = (
+    "asr_ascend",
+    "kernels",
+    "tests/__init__.py",
+    "tests/conftest.py",
+    "tests/support",
+    "tests/operator",
+)
 
 
 @dataclass(frozen=True)

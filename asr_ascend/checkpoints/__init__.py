@@ -1,0 +1,1 @@
+"""Checkpoint files: written and read safely, averaged, started from."""

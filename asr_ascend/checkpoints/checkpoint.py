@@ -1,0 +1,130 @@
+"""Checkpoint files: written in one step, read without running their code, checked by version."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+from lightning.fabric.plugins.io.checkpoint_io import CheckpointIO
+
+from asr_ascend.data.features import LogMel
+from asr_ascend.data.tokenizer import Tokenizer
+from asr_ascend.models import Transducer, build_transducer
+from asr_ascend.system.atomic import replaced_file
+
+FORMAT_VERSION = 1
+# Our part of a checkpoint: format_version, tokenizer, blank, config. CMVN is in the state_dict.
+KEY = "asr_ascend"
+_PREFIX = "model."
+
+
+class CheckpointError(ValueError):
+    """A checkpoint that can't be used; the message is one sentence for the user."""
+
+
+@dataclass(frozen=True)
+class TrainedModel:
+    """A transducer from a checkpoint, in evaluation mode, and what it was trained with."""
+
+    model: Transducer
+    tokenizer: Tokenizer
+    config: dict[str, Any]
+    step: int
+
+    @property
+    def sample_rate_hz(self) -> int:
+        """The rate that its audio must have."""
+        return int(self.config["data"]["sample_rate_hz"])
+
+    def log_mel(self) -> LogMel:
+        """Makes the features that it was trained with."""
+        return LogMel(self.sample_rate_hz, self.config["model"]["num_mel_bins"])
+
+
+class AtomicCheckpointIO(CheckpointIO):
+    """Writes to a temporary file in the same folder, then replaces: a crash leaves the old file."""
+
+    def save_checkpoint(
+        self, checkpoint: dict[str, Any], path: Any, storage_options: Any = None
+    ) -> None:
+        target = Path(path)
+        target.parent.mkdir(parents=True, exist_ok=True)
+        with replaced_file(target) as temporary, temporary.open("wb") as stream:
+            torch.save(checkpoint, stream)
+            stream.flush()
+            os.fsync(stream.fileno())
+
+    def load_checkpoint(
+        self, path: Any, map_location: Any = None, weights_only: bool | None = None
+    ) -> dict[str, Any]:
+        return read_checkpoint(path)
+
+    def remove_checkpoint(self, path: Any) -> None:
+        Path(path).unlink(missing_ok=True)
+
+
+def read_checkpoint(path: str | os.PathLike[str]) -> dict[str, Any]:
+    """Contents of a checkpoint of this package, on the CPU.
+
+    Raises:
+        CheckpointError: no such file, not a checkpoint of asr_ascend, or another format version.
+    """
+    file = Path(path).expanduser()
+    if not file.is_file():
+        from asr_ascend.config.composing import made_by
+
+        raise CheckpointError(f"The checkpoint {file} is not a file.{made_by(file)}")
+    try:
+        contents = torch.load(file, map_location="cpu", weights_only=True)
+    except Exception as error:  # torch.load raises many kinds on foreign bytes
+        raise CheckpointError(f"{file} is not a checkpoint of asr_ascend.") from error
+    if not isinstance(contents, dict) or KEY not in contents:
+        raise CheckpointError(f"{file} is not a checkpoint of asr_ascend.")
+    version = contents[KEY].get("format_version")
+    if version != FORMAT_VERSION:
+        raise CheckpointError(
+            f"{file} has format version {version}, but this asr_ascend reads {FORMAT_VERSION}."
+        )
+    return contents
+
+
+def describe(tokenizer: Tokenizer, config: Mapping[str, Any]) -> dict[str, Any]:
+    """What a checkpoint holds besides Lightning's part, as plain Python and tensors."""
+    return {
+        "format_version": FORMAT_VERSION,
+        "tokenizer": tokenizer.state_dict(),
+        "blank": tokenizer.blank,
+        "config": dict(config),
+    }
+
+
+def model_weights(contents: Mapping[str, Any]) -> dict[str, Any]:
+    """The transducer's part of a checkpoint's state_dict, under the transducer's own names."""
+    return {
+        key.removeprefix(_PREFIX): value
+        for key, value in contents["state_dict"].items()
+        if key.startswith(_PREFIX)
+    }
+
+
+def load_model(path: str | os.PathLike[str]) -> TrainedModel:
+    """The transducer of a checkpoint, rebuilt from the config it carries.
+
+    Raises:
+        CheckpointError: as `read_checkpoint`, or weights that don't fit the config.
+    """
+    contents = read_checkpoint(path)
+    own = contents[KEY]
+    tokenizer = Tokenizer.from_state_dict(own["tokenizer"])
+    model = build_transducer(tokenizer.vocab_size, tokenizer.blank, own["config"]["model"])
+    try:
+        model.load_state_dict(model_weights(contents))
+    except RuntimeError as error:
+        raise CheckpointError(
+            f"The weights in {path} don't fit the model that its config describes."
+        ) from error
+    return TrainedModel(model.eval(), tokenizer, own["config"], int(contents["global_step"]))

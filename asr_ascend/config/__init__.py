@@ -1,0 +1,1 @@
+"""Composing configs, and the rules of their keys."""

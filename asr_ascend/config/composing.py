@@ -1,0 +1,237 @@
+"""Finding, composing and checking the configs of the commands; errors in one sentence.
+
+The entry points read `conf/` through Hydra. A command composes its config first, so that a wrong
+key or value ends in one line and exit status 2; Hydra's own flags (`--help`, `--cfg`, `--multirun`)
+go to Hydra afterwards.
+"""
+
+from __future__ import annotations
+
+import importlib.resources
+import itertools
+import re
+import sys
+from collections.abc import Callable, Iterable, Sequence
+from pathlib import Path
+from typing import Any
+
+import hydra
+from hydra import compose, initialize_config_dir
+from hydra.core.override_parser.overrides_parser import OverridesParser
+from hydra.errors import (
+    ConfigCompositionException,
+    HydraException,
+    MissingConfigException,
+    OverrideParseException,
+)
+from omegaconf import OmegaConf
+from omegaconf.errors import OmegaConfBaseException
+
+from asr_ascend.config.rules import ConfigError, check
+
+# Values of these keys are file names: they are quoted for Hydra's grammar, in which `=`, `,`, `(`
+# and spaces mean something.
+PATH_KEYS = {"baseline", "checkpoint", "init_from", "manifest", "teacher", "wav"}
+PATH_SUFFIXES = ("_manifest", "_dir", "_path")
+
+
+def conf_dir() -> Path:
+    """The folder of the configs: a checkout's `conf/`, else the one packaged in the wheel.
+
+    Raises:
+        ConfigError: where neither is there.
+    """
+    checkout = Path(__file__).resolve().parents[2]
+    if (checkout / "pyproject.toml").is_file() and (checkout / "conf" / "train.yaml").is_file():
+        return checkout / "conf"
+    packaged = Path(str(importlib.resources.files("asr_ascend") / "conf"))
+    if (packaged / "train.yaml").is_file():
+        return packaged
+    raise ConfigError(
+        f"The configs are missing: neither {checkout / 'conf'} nor {packaged} holds train.yaml."
+    )
+
+
+def made_by(path: str | Path) -> str:
+    """A sentence with the command that makes a checkpoint of an experiment; "" for others."""
+    folder = Path(path).parent
+    for experiment in sorted((conf_dir() / "experiment").glob("*.yaml")):
+        name = OmegaConf.select(OmegaConf.load(experiment), "name")
+        if folder == Path("outputs", name, "checkpoints"):
+            command = f"python -m asr_ascend.train experiment={experiment.stem}"
+            return f" It is made by: {command}"
+    return ""
+
+
+def compose_config(config_name: str, overrides: Sequence[str]) -> dict[str, Any]:
+    """Composes and checks one config.
+
+    Args:
+        config_name: `train`, `evaluate` or `transcribe`.
+        overrides: as on the command line, e.g. `["experiment=demo", "loss.clamp=1.0"]`.
+
+    Returns:
+        The config as a plain dict, every reference in it resolved.
+
+    Raises:
+        ConfigError: unknown key, unknown option of a group, or a value that breaks its rule.
+    """
+    try:
+        with initialize_config_dir(str(conf_dir()), version_base="1.3"):
+            config = compose(config_name, overrides=list(overrides))
+        plain: Any = OmegaConf.to_container(config, resolve=True)
+    except (HydraException, OmegaConfBaseException, ValueError) as error:
+        raise ConfigError(_explain(config_name, overrides, error)) from error
+    check(config_name, plain)
+    return plain
+
+
+def quote_paths(arguments: Iterable[str]) -> list[str]:
+    """Quotes the values of keys that hold file names, so that any name can be given plainly."""
+    quoted = []
+    for argument in arguments:
+        key, equals, value = argument.partition("=")
+        name = key.rsplit(".", 1)[-1]
+        is_path = name in PATH_KEYS or name.endswith(PATH_SUFFIXES)
+        plain = value and value[0] not in "'\"[" and value != "null" and "${" not in value
+        if is_path and equals and plain:
+            value = "'" + value.replace("\\", "\\\\").replace("'", "\\'") + "'"
+        quoted.append(key + equals + value)
+    return quoted
+
+
+def run_entry(
+    config_name: str,
+    task: Callable[[dict[str, Any]], int],
+    errors: tuple[type[Exception], ...] = (),
+) -> None:
+    """Runs a command: composes its config from `sys.argv`, checks it, calls `task` and exits.
+
+    Args:
+        config_name: the primary config.
+        task: takes the plain config, returns the exit status.
+        errors: exceptions that mean bad input: reported in one line, exit status 2.
+    """
+    sys.argv[1:] = quote_paths(sys.argv[1:])
+    flags = [argument for argument in sys.argv[1:] if argument.startswith("-")]
+    overrides = [argument for argument in sys.argv[1:] if not argument.startswith("-")]
+    errors = (ConfigError, *errors)
+    try:
+        if not flags:
+            sys.exit(task(compose_config(config_name, overrides)))
+        if {"--multirun", "-m"} & set(flags):
+            for combination in _expand_sweep(overrides):
+                compose_config(config_name, combination)
+    except errors as error:
+        fail(error)
+    except KeyboardInterrupt:
+        print("Interrupted.", file=sys.stderr)
+        sys.exit(130)
+    _run_hydra(config_name, task, errors)
+
+
+def fail(error: Exception) -> None:
+    """Reports bad input in one line on stderr and exits with status 2."""
+    print(f"Error: {error}", file=sys.stderr)
+    sys.exit(2)
+
+
+def _run_hydra(
+    config_name: str, task: Callable[[dict[str, Any]], int], errors: tuple[type[Exception], ...]
+) -> None:
+    """Hands over to Hydra, which answers its own flags and runs each job of a sweep."""
+
+    def job(config: Any) -> int | None:
+        from hydra.core.hydra_config import HydraConfig
+        from hydra.types import RunMode
+
+        hydra_config = HydraConfig.get()
+        if hydra_config.mode == RunMode.MULTIRUN and "output_dir" in config:
+            config.output_dir = hydra_config.runtime.output_dir
+        plain: Any = OmegaConf.to_container(config, resolve=True)
+        try:
+            check(config_name, plain)
+            return task(plain)
+        except errors as error:
+            fail(error)
+        return None
+
+    hydra.main(version_base="1.3", config_path=str(conf_dir()), config_name=config_name)(job)()
+
+
+def _expand_sweep(overrides: Sequence[str]) -> Iterable[list[str]]:
+    """Every combination of overrides that a basic sweep would run."""
+    try:
+        parsed = OverridesParser.create().parse_overrides(list(overrides))
+    except HydraException as error:
+        raise ConfigError(_explain("train", overrides, error)) from error
+    choices = []
+    for override in parsed:
+        if override.is_sweep_override() and not override.is_hydra_override():
+            key = override.get_key_element()
+            choices.append([f"{key}={value}" for value in override.sweep_string_iterator()])
+        else:
+            choices.append([str(override.input_line)])
+    return (list(combination) for combination in itertools.product(*choices))
+
+
+def _explain(config_name: str, overrides: Sequence[str], error: Exception) -> str:
+    """One sentence for an error of Hydra or OmegaConf."""
+    text = str(error)
+    if isinstance(error, MissingConfigException) and error.options is not None:
+        group, _, option = (error.missing_cfg_file or "").rpartition("/")
+        known = ", ".join(sorted(error.options))
+        return f"`{group}` has no option '{option}'; it has {known}."
+    if isinstance(error, OverrideParseException):
+        return f"'{error.override}' is not an override of the form key=value."
+    if text.startswith("Config group override must be"):
+        return _not_an_option(overrides)
+    unknown = re.search(
+        r"[Cc]ould not (?:override|append to|delete from config\.?) '([^']+)'", text
+    )
+    if isinstance(error, ConfigCompositionException) and unknown:
+        return _unknown_key(config_name, overrides, unknown.group(1))
+    ambiguous = re.search(r"Ambiguous value for argument '([^']+)'", text)
+    if ambiguous:
+        return f"'{ambiguous.group(1)}' holds several values, which need --multirun or [...]."
+    return " ".join(text.split())
+
+
+def _groups() -> set[str]:
+    return {path.name for path in conf_dir().iterdir() if path.is_dir()}
+
+
+def _not_an_option(overrides: Sequence[str]) -> str:
+    """Names the first override that gives a group, or no key at all, something like a number."""
+    for override in overrides:
+        key, _, value = override.partition("=")
+        if key in _groups():
+            options = sorted(path.stem for path in (conf_dir() / key).glob("*.yaml"))
+            if value not in options:
+                return f"`{key}` must be one of its options, {', '.join(options)}, but is {value}."
+    wrong = next(override for override in overrides if override.startswith("="))
+    return f"'{wrong}' is not an override of the form key=value."
+
+
+def _unknown_key(config_name: str, overrides: Sequence[str], key: str) -> str:
+    """Names the keys that stand where the unknown one was looked for."""
+    key = key.split("@")[0].lstrip("+~")
+    groups = _groups()
+    if key in groups and config_name == "train":
+        return (
+            f"`{key}` is a group: choose one of its options, or set its keys as {key}.name=value."
+        )
+    chosen = [item for item in overrides if item.split("=")[0] in groups]
+    with initialize_config_dir(str(conf_dir()), version_base="1.3"):
+        node: Any = OmegaConf.to_container(compose(config_name, overrides=chosen), resolve=False)
+    parents = key.split(".")[:-1]
+    for depth, part in enumerate(parents):
+        if not isinstance(node.get(part), dict):
+            parents = parents[:depth]
+            break
+        node = node[part]
+    if key.split(".")[-1] in node:
+        return f"`{key}` holds keys of its own: set them one by one, as {key}.name=value."
+    owner = f"`{'.'.join(parents)}`" if parents else f"the {config_name} config"
+    names = sorted(set(node) | (groups if not parents and config_name == "train" else set()))
+    return f"Unknown key `{key}`; {owner} has {', '.join(map(str, names))}."

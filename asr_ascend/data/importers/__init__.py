@@ -1,1 +1,0 @@
-"""What `asr_ascend.data.importing` is made of: readers of corpora, checks, reports."""

@@ -1,0 +1,220 @@
+"""A team's own noise recordings, checked and made into a bank."""
+
+from __future__ import annotations
+
+import functools
+import json
+import math
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import soundfile
+import torch
+from torch import Tensor
+
+from asr_ascend.data.audio import resample
+from asr_ascend.data.clip_folder import NoiseError, Record, make_folder, write_wav
+from asr_ascend.system.progress import progress_bar
+
+SUFFIXES = {".wav", ".flac", ".ogg", ".opus", ".mp3", ".aif", ".aiff", ".au", ".w64", ".caf"}
+SILENCE_DB = -80.0  # rms below full scale: under the noise of any recorder
+
+
+def import_recordings(
+    source: str | Path,
+    folder: str | Path,
+    channel: int | str | None = None,
+    min_seconds: float = 1.0,
+    piece_seconds: float = 20.0,
+    sample_rate_hz: int = 16000,
+    skip_bad: bool = False,
+    workers: int = 1,
+    force: bool = False,
+) -> list[str]:
+    """Makes a `StoredBank` of recordings: one channel, resampled, cut into pieces.
+
+    Args:
+        source: a folder, searched with its subfolders, or a JSONL manifest with `audio_filepath`.
+        folder: of the bank.
+        channel: of recordings with several: a number from 0, or "mean"; None: an error for such.
+        min_seconds: shorter recordings are a problem; so short a rest of one is left out.
+        piece_seconds: longest piece.
+        sample_rate_hz: of the bank.
+        skip_bad: leaves out recordings with a problem instead of stopping.
+        workers: processes at a time; the samples do not depend on it.
+        force: makes it again even if another bank is there.
+
+    Returns:
+        The problems of the recordings that were left out, one sentence each.
+
+    Raises:
+        NoiseError: every problem of every recording, unless they may be left out; no recording
+            without one; or the folder holds something else.
+        ValueError: an argument out of range.
+    """
+    if not 0 < min_seconds <= piece_seconds:
+        raise ValueError(
+            f"`min_seconds` must be above 0 and at most `piece_seconds` ({piece_seconds:g}), "
+            f"but is {min_seconds:g}."
+        )
+    problems: list[str] = []
+    kept: list[Path] = []
+    if workers < 1:
+        raise ValueError(f"`workers` must be at least 1, but is {workers}.")
+    # The bank may lie within the folder of the recordings; its clips are none of them.
+    inside = Path(folder).absolute()
+    found = [path for path in find_recordings(source) if inside not in path.absolute().parents]
+    for path, problem in _checked(found, channel, min_seconds, workers):
+        if problem is None:
+            kept.append(path)
+        else:
+            problems.append(problem)
+    if problems and not skip_bad:
+        raise NoiseError(problems)
+    if not kept:
+        raise NoiseError([*problems, f"{source} must have a usable recording, but has none."])
+    settings = {
+        "made_by": "recordings 1",
+        "recordings": [[str(path.absolute()), path.stat().st_size] for path in kept],
+        "channel": channel,
+        "min_seconds": min_seconds,
+        "piece_seconds": piece_seconds,
+        "sample_rate_hz": sample_rate_hz,
+    }
+    jobs = [
+        {**settings, "path": str(path), "number": number, "recordings": None}
+        for number, path in enumerate(kept)
+    ]
+    make_folder(Path(folder), settings, jobs, cut_recording, workers, force, "Importing noise")
+    return problems
+
+
+def find_recordings(source: str | Path) -> list[Path]:
+    """Audio files of a folder (with its subfolders) or a JSONL manifest, in order of their names.
+
+    Raises:
+        NoiseError: nothing there, or a manifest's lines without `audio_filepath`.
+    """
+    root = Path(source).expanduser()
+    if root.is_dir():
+        paths = sorted(path for path in root.rglob("*") if path.suffix.lower() in SUFFIXES)
+    elif root.is_file():
+        paths = _manifest_paths(root)
+    else:
+        raise NoiseError([f"{root} must be a folder or a JSONL manifest, but is not there."])
+    if not paths:
+        raise NoiseError([f"{root} must have a recording, but has none."])
+    return paths
+
+
+def _checked(
+    paths: Sequence[Path], channel: int | str | None, min_seconds: float, workers: int
+) -> Iterator[tuple[Path, str | None]]:
+    """Each path with its problem, in order; in threads, as libsndfile runs beside Python."""
+    check = functools.partial(check_recording, channel=channel, min_seconds=min_seconds)
+    pool = ThreadPoolExecutor(workers)
+    try:
+        with progress_bar("Reading recordings", len(paths)) as advance:
+            for path, problem in zip(paths, pool.map(check, paths), strict=True):
+                yield path, problem
+                advance(1)
+    finally:
+        pool.shutdown(cancel_futures=True)
+
+
+def check_recording(path: Path, channel: int | str | None, min_seconds: float) -> str | None:
+    """What is wrong with a recording, in one sentence, or None."""
+    try:
+        with soundfile.SoundFile(path) as file:
+            if file.frames < min_seconds * file.samplerate:
+                seconds = file.frames / file.samplerate
+                return f"{path} must last at least {min_seconds:g} s, but lasts {seconds:.2f} s."
+            if file.channels > 1 and channel is None:
+                return (
+                    f"{path} has {file.channels} channels: choose one with --channel 0 to "
+                    f"{file.channels - 1}, or --channel mean."
+                )
+            if isinstance(channel, int) and channel >= file.channels:
+                return (
+                    f"{path} must have a channel {channel}, counted from 0, but has "
+                    f"{file.channels} of them."
+                )
+            power, finite = _scan(file, channel)
+    except (soundfile.SoundFileError, RuntimeError, OSError) as error:
+        reason = getattr(error, "error_string", None) or str(error)
+        return f"{path} cannot be read as audio: {str(reason).rstrip('.')}."
+    if not finite:
+        return f"{path} holds NaN or infinity."
+    if power < 10 ** (SILENCE_DB / 10):
+        return f"{path} is silent: it stays below {SILENCE_DB:g} dB of full scale."
+    return None
+
+
+def cut_recording(folder: Path, job: dict[str, Any]) -> list[Record]:
+    """Writes the pieces of one recording, silent ones left out; their records."""
+    path = Path(job["path"])
+    records: list[Record] = []
+    with soundfile.SoundFile(path) as file:
+        length = round(job["piece_seconds"] * file.samplerate)
+        shortest = job["min_seconds"] * file.samplerate
+        for number in range(math.ceil(file.frames / length)):
+            wave = _one_channel(file.read(length, "float32", always_2d=True), job["channel"])
+            silent = float(wave.double().square().mean()) < 10 ** (SILENCE_DB / 10)
+            if len(wave) < shortest or silent:
+                continue
+            wave = resample(wave, file.samplerate, job["sample_rate_hz"])
+            name = f"recording-{job['number']:04d}-{number:04d}.wav"
+            gain_db = write_wav(folder / name, wave, job["sample_rate_hz"])
+            records.append(
+                {
+                    "file": name,
+                    "samples": len(wave),
+                    "recording": path.name,
+                    "start_seconds": number * job["piece_seconds"],
+                    "gain_db": round(gain_db, 2),
+                }
+            )
+    return records
+
+
+def _manifest_paths(manifest: Path) -> list[Path]:
+    problems: list[str] = []
+    paths: list[Path] = []
+    for number, line in enumerate(manifest.read_text(encoding="utf-8-sig").split("\n"), start=1):
+        if not line.strip():
+            continue
+        try:
+            paths.append(manifest.parent / json.loads(line)["audio_filepath"])
+        except (ValueError, KeyError, TypeError):
+            problems.append(f"{manifest} line {number} must be a JSON object with audio_filepath.")
+    if problems:
+        raise NoiseError(problems)
+    return paths
+
+
+def _scan(file: soundfile.SoundFile, channel: int | str | None) -> tuple[float, bool]:
+    """Largest mean square of a second of the recording, and whether all of it is finite."""
+    loudest, finite = 0.0, True
+    for block in file.blocks(file.samplerate, dtype="float32", always_2d=True):
+        wave = _one_channel(block, channel)
+        finite = finite and bool(torch.isfinite(wave).all())
+        loudest = max(loudest, float(wave.double().square().mean()))
+    return loudest, finite
+
+
+def _one_channel(block: np.ndarray, channel: int | str | None) -> Tensor:
+    if isinstance(channel, int):
+        return torch.from_numpy(np.ascontiguousarray(block[:, channel]))
+    return torch.from_numpy(block).mean(1)
+
+
+def parse_channel(text: str) -> int | str:
+    """A channel of the command line: "mean" or a number from 0."""
+    if text == "mean":
+        return text
+    if text.isdecimal():
+        return int(text)
+    raise ValueError(f"--channel must be a number from 0 or mean, but is {text}.")

@@ -1,0 +1,1 @@
+"""The embedded corpus: its sentences, espeak-ng's voices and the command that makes it."""

@@ -1,0 +1,57 @@
+"""The chunks that a command asks for, checked against what its model's encoder can serve."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from asr_ascend.config.rules import ConfigError
+from asr_ascend.decoding.metrics import FRAME_HOP_MS
+from asr_ascend.models import StreamingEncoder
+
+Chunks = tuple[int | None, int | None]
+
+
+def stream_chunks(encoder: StreamingEncoder, chunk_ms: int | str, left_chunks: int) -> Chunks:
+    """Encoder frames in a chunk, and chunks of the past in sight; both None for full context.
+
+    Args:
+        encoder: which may have been built with chunks of its own.
+        chunk_ms: a multiple of 40, or `full`.
+        left_chunks: chunks of the past that attention sees.
+
+    Raises:
+        ConfigError: chunks that the encoder can't serve.
+    """
+    chunks: Chunks = (None, None)
+    if chunk_ms != "full":
+        chunks = int(int(chunk_ms) // FRAME_HOP_MS), left_chunks
+    fixed = encoder.fixed_chunks
+    if fixed not in (None, chunks):
+        raise ConfigError(
+            f"`chunk_ms` and `left_chunks` must be {_milliseconds(fixed)} and {fixed[1]}, which "
+            f"the model's encoder was built with, but are {chunk_ms} and {left_chunks}."
+        )
+    return chunks
+
+
+def evaluation_chunks(encoder: StreamingEncoder, config: Mapping[str, Any]) -> list[Chunks]:
+    """What an evaluation decodes with: the stream and, if wanted and possible, full context.
+
+    Raises:
+        ConfigError: chunks, or full context, that the encoder can't serve.
+    """
+    chunks = stream_chunks(encoder, config["chunk_ms"], config["left_chunks"])
+    fixed, wanted = encoder.fixed_chunks, config["full_context"]
+    if fixed is not None and wanted:
+        raise ConfigError(
+            "`full_context` must be false or null, since the model's encoder was built with chunks "
+            f"of {_milliseconds(fixed)} ms and has no full context, but is true."
+        )
+    beside = fixed is None if wanted is None else wanted
+    full: Chunks = (None, None)
+    return [chunks, full] if beside and chunks != full else [chunks]
+
+
+def _milliseconds(chunks: tuple[int, int]) -> int:
+    return round(chunks[0] * FRAME_HOP_MS)

@@ -1,0 +1,88 @@
+"""One noisy utterance of an evaluation, to be listened to, looked at and transcribed."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import soundfile
+import torch
+from torch import Tensor
+
+from asr_ascend.checkpoints.checkpoint import TrainedModel
+from asr_ascend.data.manifest import Utterance
+from asr_ascend.decoding import greedy_decode
+from asr_ascend.decoding.chunks import Chunks
+from asr_ascend.evaluation.lattice_picture import drawable, plot_alignment
+from asr_ascend.evaluation.pictures import draw_example
+
+EXAMPLE_SNR_DB = 5.0
+SPECTROGRAM, ALIGNMENT = "example.png", "example_alignment.png"
+
+
+def write_example(
+    trained: TrainedModel,
+    utterance: Utterance,
+    speech: Tensor,
+    noisy: Tensor,
+    chunks: Chunks,
+    folder: Path,
+) -> dict[str, str]:
+    """Writes example.wav and .json, its spectrogram and, if anything is heard, its alignment.
+
+    Args:
+        trained: the model that listens.
+        utterance: what is said.
+        speech, noisy: (samples,) at the model's rate, without and with noise at `EXAMPLE_SNR_DB`.
+        chunks: of the stream, encoder frames and chunks of the past; both None for full context.
+        folder: where the files go.
+
+    Returns:
+        A caption for each picture, by the name of its file.
+    """
+    sample_rate_hz = trained.sample_rate_hz
+    peak = float(noisy.abs().max()) if noisy.numel() else 0.0
+    soundfile.write(folder / "example.wav", (noisy / max(1.0, peak)).numpy(), sample_rate_hz)
+    record = {
+        "id": utterance.id,
+        "snr_db": EXAMPLE_SNR_DB,
+        "audio_filepath": "example.wav",
+        "text": utterance.text,
+    }
+    line = json.dumps(record, ensure_ascii=False) + "\n"
+    (folder / "example.json").write_text(line, encoding="utf-8")
+    draw_example(folder / SPECTROGRAM, speech, noisy, EXAMPLE_SNR_DB, sample_rate_hz)
+    heard = _draw_alignment(trained, noisy, chunks, folder / ALIGNMENT)
+    said = (
+        f"One utterance at {EXAMPLE_SNR_DB:g} dB ([example.wav](example.wav)), said: "
+        f"{utterance.text}"
+    )
+    if not heard:
+        return {SPECTROGRAM: f"{said}. Heard: nothing."}
+    return {SPECTROGRAM: said, ALIGNMENT: heard}
+
+
+@torch.inference_mode()
+def _draw_alignment(trained: TrainedModel, noisy: Tensor, chunks: Chunks, path: Path) -> str:
+    """Draws the lattice of what is heard; a caption, empty where there was nothing to draw."""
+    model = trained.model
+    features = trained.log_mel()(noisy)[None]
+    encoded, lengths = model.encode(features, torch.tensor([features.shape[1]]), *chunks)
+    (hypothesis,) = greedy_decode(model, encoded, lengths)
+    path.unlink(missing_ok=True)
+    if not hypothesis.tokens:
+        return ""
+    tokens = torch.tensor(hypothesis.tokens)
+    logits = model.join_packed(encoded, lengths, tokens[None], torch.tensor([len(tokens)]))
+    pieces = [trained.tokenizer.id_to_piece(token) for token in hypothesis.tokens]
+    logits = logits.unflatten(0, (int(lengths), len(tokens) + 1))
+    plot_alignment(path, logits, tokens, model.blank, pieces, emitted=hypothesis.frames)
+    caption = (
+        f"Heard: {trained.tokenizer.decode(hypothesis.tokens)}. Dark is where the model's "
+        "alignments of it go, the line is the likeliest, dots are when the stream gave the tokens."
+    )
+    shown = drawable(pieces)
+    if shown != pieces:
+        numbered = ", ".join(f"{n} {piece}" for n, piece in zip(shown, pieces, strict=True))
+        caption += f" Tokens are numbered, for want of a font with their characters: {numbered}."
+    return caption

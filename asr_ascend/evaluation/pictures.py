@@ -1,0 +1,165 @@
+"""Pictures of a report: the training's curves, one utterance heard in noise, and TensorBoard's."""
+
+from __future__ import annotations
+
+import csv
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from asr_ascend.data.noise.pictures import spectrogram_db
+
+_RANGE_DB = 60.0
+_WINDOW_MS = 25.0
+# Steps over which the drawn losses are averaged, as a share of the run.
+_SMOOTHED = 0.01
+
+
+def draw_training(metrics: Path, path: Path) -> bool:
+    """Draws losses and validation CER by optimiser step.
+
+    Args:
+        metrics: a run's metrics.csv.
+        path: the picture to write.
+
+    Returns:
+        False, and no picture, where there is no such file or it has no step.
+    """
+    from matplotlib.ticker import LogFormatter
+
+    if not metrics.is_file():
+        return False
+    with metrics.open(newline="", encoding="utf-8") as stream:
+        rows = list(csv.DictReader(stream))
+    curves = {name: _curve(rows, name) for name in ("rnnt_loss", "ctc_loss", "valid_cer")}
+    if not curves["ctc_loss"][0]:
+        return False
+    figure = _figure((9, 3.4))
+    losses, errors = figure.subplots(1, 2)
+    for name, title in (("rnnt_loss", "RNN-T"), ("ctc_loss", "CTC")):
+        steps, values = curves[name]
+        if steps:
+            width = max(1, round(_SMOOTHED * len(values)))
+            losses.plot(steps[width - 1 :], _running_mean(values, width), label=title, lw=1)
+    losses.set(xlabel="optimiser step", ylabel="nats", yscale="log", title="loss")
+    for ticks in (losses.yaxis.set_major_formatter, losses.yaxis.set_minor_formatter):
+        ticks(LogFormatter(minor_thresholds=(2, 0.5)))
+    losses.legend(frameon=False)
+    steps, values = curves["valid_cer"]
+    errors.plot(steps, [100 * value for value in values], "o-", ms=4, color="C2")
+    errors.set(xlabel="optimiser step", ylabel="CER in %", title="validation")
+    errors.set_ylim(bottom=0)
+    for axes in (losses, errors):
+        axes.grid(alpha=0.3)
+    figure.savefig(path, dpi=120)
+    return True
+
+
+def training_caption(config: Mapping[str, Any]) -> str:
+    """What there is to know about the curves of a run: where they jump, what was validated.
+
+    Args:
+        config: that the run was trained with.
+    """
+    data, trainer, loss = config["data"], config["trainer"], config["loss"]
+    per = "token" if loss["normalize_by"] == "tokens" else "utterance"
+    sentences = [
+        f"Losses are nats per {per}, drawn as means over {100 * _SMOOTHED:g}% of the steps."
+    ]
+    if loss["ctc_first"]:
+        sentences.append(f"The first {100 * loss['ctc_first']:g}% of the steps train CTC alone.")
+    if trainer["ramp_epochs"] and data["noise_probability"]:
+        sentences.append(
+            f"Noise rises over the first {trainer['ramp_epochs']} epochs"
+            + (" and SpecAugment follows" if data["spec_augment"] else "")
+            + ", so the losses rise, too."
+        )
+    snr_db, chunk = data["valid_snr_db"], trainer["val_chunk_ms"]
+    heard = "clean" if snr_db is None else f"at {snr_db:g} dB"
+    stream = "with full context" if chunk == "full" else f"in chunks of {chunk} ms"
+    sentences.append(f"The validation set is {heard}, decoded {stream}.")
+    return " ".join(sentences)
+
+
+def draw_example(
+    path: Path, speech: Tensor, noisy: Tensor, snr_db: float, sample_rate_hz: int
+) -> None:
+    """Draws spectrograms of one utterance, clean above, with its noise below.
+
+    Args:
+        path: the picture to write.
+        speech, noisy: (samples,) waveforms of one length.
+        snr_db: of `noisy`, for its title.
+        sample_rate_hz: rate of both.
+    """
+    figure = _figure((9, 4.6))
+    places = figure.subplots(2, 1, sharex=True)
+    titles = ("speech", f"the same at {snr_db:g} dB, as the model hears it")
+    for axes, wave, title in zip(places, (speech, noisy), titles, strict=True):
+        levels, frequencies = spectrogram_db(wave, sample_rate_hz, _WINDOW_MS)
+        times = _WINDOW_MS / 2000 + torch.arange(levels.shape[1]) * _WINDOW_MS / 8000
+        drawn = axes.pcolormesh(
+            times.numpy(),
+            frequencies.numpy() / 1000,
+            (levels - levels.max()).numpy(),
+            vmin=-_RANGE_DB,
+            vmax=0,
+            cmap="magma",
+        )
+        axes.set(title=title, ylabel="frequency in kHz")
+        figure.colorbar(drawn, ax=axes, label="dB below the loudest", pad=0.01)
+    places[-1].set_xlabel("time in s")
+    figure.savefig(path, dpi=110)
+
+
+def log_to_tensorboard(
+    folder: Path, summary: Mapping[str, Any], pictures: Sequence[Path], text: str
+) -> None:
+    """Puts an evaluation into a TensorBoard folder of its own, in place of an earlier one.
+
+    Args:
+        folder: made where it isn't there.
+        summary: of `report.summarise`; its CERs, and a baseline's, become scalars at its step.
+        pictures: PNG files, each shown under its stem.
+        text: Markdown.
+    """
+    from matplotlib.image import imread
+    from torch.utils.tensorboard import SummaryWriter
+
+    for old in folder.glob("events.out.tfevents.*"):
+        old.unlink()
+    step = int(summary["step"])
+    with SummaryWriter(str(folder)) as writer:
+        rows = {"cer": summary["cer"]}
+        if "baseline" in summary:
+            rows["cer_before"] = summary["baseline"]["cer"]
+        for head, row in ((head, row) for head, rows_ in rows.items() for row in rows_):
+            name = f"{head}/{row['set']}/{row['context']}/{row['snr_db']}".replace(" ", "_")
+            writer.add_scalar(name, row["cer"], step)
+        for picture in pictures:
+            image = np.asarray(imread(picture))[..., :3]
+            writer.add_image(picture.stem, image, step, dataformats="HWC")
+        writer.add_text("report", text, step)
+
+
+def _curve(rows: Sequence[Mapping[str, str]], name: str) -> tuple[list[int], list[float]]:
+    held = [row for row in rows if row.get(name)]
+    return [int(row["step"]) for row in held], [float(row[name]) for row in held]
+
+
+def _running_mean(values: Sequence[float], width: int) -> np.ndarray:
+    return np.convolve(values, np.full(width, 1 / width), mode="valid")
+
+
+def _figure(size: tuple[float, float]) -> Any:
+    # Figure alone: pyplot would keep the picture and look for a display.
+    from matplotlib.backends.backend_agg import FigureCanvasAgg
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=size, layout="constrained")
+    FigureCanvasAgg(figure)
+    return figure

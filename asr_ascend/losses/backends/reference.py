@@ -1,0 +1,255 @@
+"""The RNN-T loss in plain torch: slow, on any device, to be checked by reading.
+
+The cost is written down from its definition and autograd differentiates it, so neither the
+gradient nor the second derivative rests on a formula of ours.
+"""
+
+import math
+from collections.abc import Iterator
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.nn.functional import pad
+
+from asr_ascend.losses import function_transforms, layout, values
+from asr_ascend.losses.layout import Problem
+
+# Elsewhere (NPU, MPS) float64 is missing or incomplete; there the lattice is float32.
+_FLOAT64_DEVICES = ("cpu", "cuda")
+
+
+def rnnt_costs(logits: Tensor, problem: Problem) -> Tensor:
+    """-ln P(targets | logits) of each sample, differentiable twice.
+
+    Args:
+        logits: (N, V) or (B, T, U1, V), any floating dtype.
+        problem: lengths and targets int32/int64, their values still unchecked.
+
+    Returns:
+        (B,) float64, or float32 on devices without float64.
+    """
+    costs: Tensor = _ReferenceLoss.apply(logits, *problem)
+    return costs
+
+
+def rnnt_costs_and_gradient(logits: Tensor, problem: Problem) -> tuple[Tensor, Tensor]:
+    """Costs (B,) and the clamped gradient of their sum, like ``logits``."""
+    # Autograd makes the gradient, so inference mode is off here and no tensor may come from it.
+    with torch.inference_mode(False), torch.no_grad():
+        logits = logits.clone()
+        windows = problem.emission_windows
+        problem = problem._replace(
+            targets=problem.targets.clone(),
+            logit_lengths=problem.logit_lengths.clone(),
+            target_lengths=problem.target_lengths.clone(),
+            emission_windows=None if windows is None else windows.clone(),
+        )
+        costs = rnnt_costs(logits, problem)
+        return costs, _gradient(logits, _on_device(problem, logits), torch.ones_like(costs))
+
+
+def _log_add(a: Tensor, b: Tensor) -> Tensor:
+    """log(exp(a) + exp(b)), whose derivatives at a = b = -inf are 0 where torch's are NaN."""
+    both = torch.stack((a, b))
+    impossible = (both == -math.inf).all(0)
+    return torch.logsumexp(both.masked_fill(impossible, 0.0), 0).masked_fill(impossible, -math.inf)
+
+
+def _log_probs(rows: Tensor, problem: Problem) -> tuple[Tensor, Tensor]:
+    """(N,) each: the log-probabilities of blank and of the next label in packed rows (N, V).
+
+    A label's is -inf where it can't be emitted: in the last column and outside of its window. But
+    NaN stays, where a row has no softmax.
+    """
+    b, t, u = _cells(problem)
+    possible = u < problem.target_lengths[b]
+    label = torch.where(possible, pad(problem.targets, (0, 1))[b, u], 0).to(torch.int64)
+    if problem.emission_windows is not None:
+        first, last = pad(problem.emission_windows, (0, 0, 0, 1))[b, u].unbind(-1)
+        possible = possible & (first <= t) & (t <= last)
+
+    log_probs = rows.log_softmax(-1) if problem.fused_log_softmax else rows
+    label_log_prob = log_probs.gather(1, label[:, None])[:, 0]
+    if problem.fused_log_softmax:
+        possible = possible | label_log_prob.isnan()
+    blank_log_prob = log_probs[:, problem.blank]
+    if not problem.fused_log_softmax:
+        # In the last frame a blank leads nowhere while labels are left, so it is not read.
+        unused = (t + 1 == problem.logit_lengths[b]) & (u < problem.target_lengths[b])
+        blank_log_prob = blank_log_prob.masked_fill(unused, -math.inf)
+    return blank_log_prob, label_log_prob.masked_fill(~possible, -math.inf)
+
+
+def _cells(problem: Problem) -> tuple[Tensor, Tensor, Tensor]:
+    """(N,) each: sample, frame and column of every packed row."""
+    lengths = problem.logit_lengths, problem.target_lengths
+    mask = layout.lattice_mask(*lengths, *layout.padded_size(*lengths))
+    b, t, u = mask.nonzero(as_tuple=True)
+    return b, t, u
+
+
+def _lattice_costs(blank_log_prob: Tensor, label_log_prob: Tensor, problem: Problem) -> Tensor:
+    """(B,) costs from log-probabilities (N,), by the forward recursion over anti-diagonals.
+
+    Source: Graves 2012, "Sequence Transduction with Recurrent Neural Networks", section 2.4.
+    """
+    alpha = _start(blank_log_prob, problem)
+    alphas = [alpha]
+    for blank_step, label_step in _diagonals(blank_log_prob, label_log_prob, problem):
+        alpha = _log_add(alpha + blank_step, _next_column(alpha + label_step))
+        alphas.append(alpha)
+    return -_scores_at_end(alphas, problem)
+
+
+def _diagonals(
+    blank_log_prob: Tensor, label_log_prob: Tensor, problem: Problem
+) -> Iterator[tuple[Tensor, Tensor]]:
+    """The log-probabilities (N,) by anti-diagonals, (B, U1) each.
+
+    Cell (t, u) of sample b stands at [b, u] of diagonal t + u: a step of a recursion is a step to
+    the next diagonal. What lies outside of a sample's lattice is impossible.
+    """
+    T, U1 = layout.padded_size(problem.logit_lengths, problem.target_lengths)
+    b, t, u = _cells(problem)
+    nowhere = blank_log_prob.new_full((T + U1, len(problem.targets), U1), -math.inf)
+    emit_blank = nowhere.index_put((t + u, b, u), blank_log_prob)
+    emit_label = nowhere.index_put((t + u, b, u), label_log_prob)
+    return zip(emit_blank.unbind(), emit_label.unbind(), strict=True)
+
+
+def _start(blank_log_prob: Tensor, problem: Problem) -> Tensor:
+    """Scores (B, U1) of the first diagonal: a path is in column 0 for certain."""
+    _, U1 = layout.padded_size(problem.logit_lengths, problem.target_lengths)
+    scores = blank_log_prob.new_full((len(problem.targets), U1), -math.inf)
+    scores[:, 0] = 0.0
+    return scores
+
+
+def _next_column(scores: Tensor) -> Tensor:
+    return pad(scores[:, :-1], (1, 0), value=-math.inf)
+
+
+def _scores_at_end(alphas: list[Tensor], problem: Problem) -> Tensor:
+    """(B,): the last blank leads from (T_b - 1, U_b) to (T_b, U_b), a diagonal past the lattice."""
+    _, logit_lengths, target_lengths, *_ = problem
+    samples = torch.arange(len(logit_lengths), device=alphas[0].device)
+    scores = torch.stack(alphas)[logit_lengths + target_lengths, samples, target_lengths]
+    # A log-probability of +inf means nothing; like NaN, it spoils its own sample.
+    return scores.masked_fill(scores == math.inf, math.nan)
+
+
+@torch.no_grad()
+def best_paths(logits: Tensor, problem: Problem) -> tuple[Tensor, Tensor]:
+    """Frames like ``targets`` and log-probability (B,) of the likeliest alignments.
+
+    Args and the meaning of the result: as for ``rnnt_costs`` and ``rnnt_alignment``.
+    """
+    _check_values(logits, problem)
+    problem = _on_device(problem, logits)
+    log_probs = _log_probs(_lattice_rows(logits, problem), problem)
+    alpha = _start(log_probs[0], problem)
+    alphas, by_label = [alpha], []
+    for blank_step, label_step in _diagonals(*log_probs, problem):
+        from_frame_before, from_label_before = alpha + blank_step, _next_column(alpha + label_step)
+        by_label.append(from_label_before > from_frame_before)
+        alpha = torch.maximum(from_frame_before, from_label_before)
+        alphas.append(alpha)
+    scores = _scores_at_end(alphas, problem)
+
+    # Back from the end. A blank wins a tie, so the label before it came earlier.
+    samples = torch.arange(len(scores), device=scores.device)
+    u = problem.target_lengths
+    frames = torch.full((len(scores), max(problem.targets.shape[1], alpha.shape[1])), -1)
+    frames = frames.to(scores.device)
+    for diagonal in reversed(range(len(by_label))):
+        within = diagonal < problem.logit_lengths + problem.target_lengths
+        emits = by_label[diagonal][samples, u] & within & scores.isfinite()
+        u = u - emits.to(torch.int64)
+        frames[samples, u] = torch.where(emits, diagonal - u, frames[samples, u])
+    return frames[:, : problem.targets.shape[1]], scores
+
+
+def _lattice_rows(logits: Tensor, problem: Problem) -> Tensor:
+    """(N, V): the rows of packed or padded logits that belong to a lattice."""
+    if logits.dim() == 4:
+        logits = logits[_mask(logits, problem)]
+    return logits.to(torch.float64 if logits.device.type in _FLOAT64_DEVICES else torch.float32)
+
+
+def _mask(logits: Tensor, problem: Problem) -> Tensor:
+    _, T, U1, _ = logits.shape
+    return layout.lattice_mask(problem.logit_lengths, problem.target_lengths, T, U1)
+
+
+def _gradient(logits: Tensor, problem: Problem, grad_costs: Tensor) -> Tensor:
+    """The sum over samples of grad_costs[b] * clamp(d cost_b / d logits)."""
+    create_graph = torch.is_grad_enabled() and logits.requires_grad
+    rows = _lattice_rows(logits, problem)
+    if not create_graph:
+        rows = rows.detach().requires_grad_()
+    with torch.enable_grad():
+        log_probs = _log_probs(rows, problem)
+        costs = _lattice_costs(*log_probs, problem)
+        # No two samples share a row, so the gradient of the sum is the gradient of each.
+        by_blank, by_label = torch.autograd.grad(
+            costs.sum(), log_probs, retain_graph=True, create_graph=create_graph
+        )
+        # FastEmit: Yu et al. 2021.
+        by_label = by_label * (1.0 + problem.fastemit_lambda)
+        (grad,) = torch.autograd.grad(
+            log_probs, rows, (by_blank, by_label), create_graph=create_graph
+        )
+
+    lattice_sizes = problem.logit_lengths * (problem.target_lengths + 1)
+    cost = costs.detach().repeat_interleave(lattice_sizes)[:, None]  # (N, 1)
+    grad = grad.masked_fill(cost.isinf(), 0.0).masked_fill(cost.isnan(), math.nan)
+    if problem.clamp > 0:
+        grad = grad.clamp(-problem.clamp, problem.clamp)
+    grad = (grad * grad_costs.repeat_interleave(lattice_sizes)[:, None]).to(logits.dtype)
+    if logits.dim() == 4:
+        grad = grad.new_zeros(logits.shape).index_put((_mask(logits, problem),), grad)
+    return grad
+
+
+def _check_values(logits: Tensor, problem: Problem) -> None:
+    values.check_values(logits, problem)
+    if not problem.fused_log_softmax:
+        values.warn_if_logits(logits, problem)
+
+
+def _on_device(problem: Problem, logits: Tensor) -> Problem:
+    windows = problem.emission_windows
+    return problem._replace(
+        targets=problem.targets.to(logits.device),
+        logit_lengths=problem.logit_lengths.to(logits.device, torch.int64),
+        target_lengths=problem.target_lengths.to(logits.device, torch.int64),
+        emission_windows=None if windows is None else windows.to(logits.device, torch.int64),
+    )
+
+
+class _ReferenceLoss(torch.autograd.Function):
+    """Makes the gradient itself, since each sample's is clamped before ``grad_costs`` scales it."""
+
+    @staticmethod
+    def forward(logits: Tensor, *fields: Any) -> Tensor:
+        problem = Problem(*fields)
+        _check_values(logits, problem)
+        problem = _on_device(problem, logits)
+        return _lattice_costs(*_log_probs(_lattice_rows(logits, problem), problem), problem)
+
+    @staticmethod
+    def setup_context(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
+        logits, targets, logit_lengths, target_lengths, *options, windows = inputs
+        ctx.save_for_backward(logits, targets, logit_lengths, target_lengths, windows)
+        ctx.options = options
+
+    @staticmethod
+    def backward(ctx: Any, *grad_outputs: Tensor) -> tuple[Tensor | None, ...]:
+        logits, *indices, windows = ctx.saved_tensors
+        problem = _on_device(Problem._make((*indices, *ctx.options, windows)), logits)
+        return _gradient(logits, problem, *grad_outputs), *[None] * len(problem)
+
+    @staticmethod
+    def vmap(info: Any, in_dims: Any, *args: Any) -> Any:
+        raise function_transforms.vmap_error("rnnt_loss")

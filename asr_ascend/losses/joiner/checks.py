@@ -1,0 +1,128 @@
+"""Checks of the joiner's loss: shapes, dtypes, devices, options, and the values of its indices."""
+
+import math
+
+import torch
+from torch import Tensor
+
+from asr_ascend.losses import checks, values
+from asr_ascend.losses.checks import DTYPES, dtype_name, quoted, shape_of
+from asr_ascend.losses.layout import Problem
+
+_ACTIVATIONS = ("tanh", "relu")
+
+
+def check_inputs(encoder: Tensor, predictor: Tensor, weight: Tensor, bias: Tensor | None) -> None:
+    """Raises unless the joiner's inputs and its output layer fit each other."""
+    named = {"encoder_out": encoder, "predictor_out": predictor, "weight": weight}
+    if bias is not None:
+        named["bias"] = bias
+    for name, value in named.items():
+        checks.check_tensor(name, value)
+        if value.dtype not in DTYPES:
+            raise TypeError(
+                f"`{name}` must be float32, float64, float16 or bfloat16, "
+                f"but is {dtype_name(value.dtype)}."
+            )
+        if value.device != encoder.device:
+            raise ValueError(
+                f"`{name}` must be on {encoder.device} as `encoder_out`, but is on {value.device}."
+            )
+        checks.check_has_values(name, value)
+        if value.dtype != encoder.dtype and not torch.is_autocast_enabled(encoder.device.type):
+            raise TypeError(
+                f"`{name}` must be {dtype_name(encoder.dtype)} as `encoder_out` outside of "
+                f"autocast, but is {dtype_name(value.dtype)}."
+            )
+    if encoder.dim() != 3 or encoder.shape[2] < 1:
+        raise ValueError(
+            f"`encoder_out` must be (B, T, H), H at least 1, but has shape {shape_of(encoder)}."
+        )
+    batch_size, _, width = encoder.shape
+    if predictor.dim() != 3 or predictor.shape[::2] != encoder.shape[::2] or predictor.shape[1] < 1:
+        raise ValueError(
+            f"`predictor_out` must be ({batch_size}, U + 1, {width}), "
+            f"but has shape {shape_of(predictor)}."
+        )
+    if weight.dim() != 2 or weight.shape[1] != width or weight.shape[0] < 1:
+        raise ValueError(f"`weight` must be (V, {width}), but has shape {shape_of(weight)}.")
+    if bias is not None and shape_of(bias) != (weight.shape[0],):
+        raise ValueError(
+            f"`bias` must have shape ({weight.shape[0]},), but has shape {shape_of(bias)}."
+        )
+
+
+def check_options(
+    reduction: str,
+    activation: str,
+    max_dropped_mass: float,
+    max_bytes: int | None,
+    logits_dtype: torch.dtype | None,
+) -> None:
+    """Raises unless each is what it may be."""
+    checks.check_reduction(reduction)
+    if activation not in _ACTIVATIONS:
+        raise ValueError(f'`activation` must be "tanh" or "relu", but is {quoted(activation)}.')
+    if not isinstance(max_dropped_mass, int | float) or not 0 <= max_dropped_mass < math.inf:
+        raise ValueError(
+            "`max_dropped_mass` must be a finite number of at least 0, "
+            f"but is {quoted(max_dropped_mass)}."
+        )
+    if max_bytes is not None and (not isinstance(max_bytes, int) or max_bytes < 1):
+        raise ValueError(
+            f"`max_bytes` must be None or an int of at least 1, but is {quoted(max_bytes)}."
+        )
+    if logits_dtype not in (None, *DTYPES):
+        raise TypeError(
+            "`logits_dtype` must be None, torch.float32, torch.float64, torch.float16 or "
+            f"torch.bfloat16, but is {quoted(logits_dtype)}."
+        )
+
+
+def check_weights(weights: Tensor | None, batch_size: int) -> None:
+    """Raises unless ``weights`` is None or (B,) floats outside of autograd."""
+    if weights is None:
+        return
+    checks.check_tensor("weights", weights)
+    checks.check_has_values("weights", weights)
+    if weights.dtype not in DTYPES:
+        raise TypeError(
+            "`weights` must be float32, float64, float16 or bfloat16, "
+            f"but is {dtype_name(weights.dtype)}."
+        )
+    if shape_of(weights) != (batch_size,):
+        raise ValueError(
+            f"`weights` must have shape ({batch_size},), but has shape {shape_of(weights)}."
+        )
+    if weights.requires_grad:
+        raise ValueError(
+            "`weights` must not require grad, since it gets none: detach it, or multiply the costs "
+            'of reduction="none" by it.'
+        )
+
+
+def check_problem(encoder: Tensor, predictor: Tensor, weight: Tensor, problem: Problem) -> Problem:
+    """The problem with a non-negative blank, int64 indices, and lengths on the CPU.
+
+    Values are checked here, once for the whole batch, so that errors name the sample.
+    """
+    targets = problem.targets
+    if isinstance(targets, Tensor) and targets.dim() == 2 and len(targets) != len(encoder):
+        raise ValueError(
+            f"`targets` must be ({len(encoder)}, U), but has shape {shape_of(targets)}."
+        )
+    # No logits are there yet: a tensor without rows stands for their dtype, device and vocabulary.
+    problem = checks.check(weight.new_empty(0, weight.shape[0]), problem, reuse_logits=False)
+    problem = problem._replace(
+        targets=problem.targets.to(torch.int64),
+        logit_lengths=problem.logit_lengths.to("cpu", torch.int64),
+        target_lengths=problem.target_lengths.to("cpu", torch.int64),
+    )
+    values.check_lengths(
+        problem.logit_lengths,
+        problem.target_lengths,
+        max_frames=encoder.shape[1],
+        max_labels=min(predictor.shape[1] - 1, problem.targets.shape[1]),
+    )
+    values.check_targets(problem.targets, problem.target_lengths, problem.blank, weight.shape[0])
+    return problem

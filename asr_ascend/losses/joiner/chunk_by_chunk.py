@@ -1,0 +1,175 @@
+"""Chunk by chunk: whole frames at a time; backward makes their logits a second time.
+
+Of a row the lattice needs two log-probabilities alone. They make a loss of two columns, which gives
+each row's share of blank and of label, and these with the softmax make the gradient of its logits.
+So a few numbers per row are kept, and one chunk of logits is alive.
+"""
+
+from collections.abc import Iterator
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor
+
+from asr_ascend.losses.joiner.rows import GradientSums, Joiner, block_rows
+from asr_ascend.losses.joiner.task import Sample, Task, kept_rows
+from asr_ascend.losses.rnnt import rnnt_loss, rnnt_loss_and_grad
+
+
+class Rows(NamedTuple):
+    """What the gradient needs of all rows of the batch."""
+
+    shares: Tensor  # (N, 2) derivatives of the cost by the log-probabilities of blank and label
+    log_norm: Tensor  # (N,)
+    kept: list[Tensor | None]  # the rows of each sample that are in the gradient; None: all
+
+
+def costs_chunk_by_chunk(joiner: Joiner, task: Task, max_bytes: int) -> Tensor:
+    """Costs (B,), unweighted, for a pass that needs no gradient."""
+    log_probs, _ = _row_statistics(joiner, task, max_bytes)
+    return _not_negative(rnnt_loss(log_probs, **_two_column_loss(task), reduction="none"))
+
+
+def costs_and_rows(joiner: Joiner, task: Task, max_bytes: int) -> tuple[Tensor, Rows]:
+    """Costs (B,), unweighted, and what :func:`add_gradient` needs beside them."""
+    log_probs, log_norm = _row_statistics(joiner, task, max_bytes)
+    softmax = log_probs.exp() if task.max_dropped_mass > 0 else None
+    costs, shares = rnnt_loss_and_grad(log_probs, **_two_column_loss(task), reuse_logits=True)
+    kept: list[Tensor | None] = [None] * len(task.weights)
+    if softmax is not None:
+        # A row's components sum to 0, and none but those of blank and label are negative.
+        masses = -(shares - softmax * shares.sum(1, keepdim=True)).clamp(max=0).sum(1)
+        sizes = [sample.rows for sample in task.samples()]
+        kept = [kept_rows(mass, task.max_dropped_mass) for mass in masses.split(sizes)]
+    return _not_negative(costs), Rows(shares, log_norm, kept)
+
+
+def add_gradient(
+    sums: GradientSums, joiner: Joiner, task: Task, rows: Rows, scales: list[float], max_bytes: int
+) -> None:
+    """Adds the gradient of the sum of ``scales * costs`` to ``sums``."""
+    chunks = _Chunks(joiner, task, max_bytes)
+    sizes = [sample.rows for sample in task.samples()]
+    per_sample = zip(
+        task.samples(), rows.shares.split(sizes), rows.log_norm.split(sizes), rows.kept, strict=True
+    )
+    for sample, shares, log_norm, kept in per_sample:
+        scale = scales[sample.b]
+        if scale == 0:
+            continue
+        labels = task.labels_of(sample)
+        if kept is None:
+            for frames, cells in chunks.frames_of(sample):
+                hidden, logits = chunks.fill(sample, frames)
+                label = labels.repeat(frames.stop - frames.start)
+                _to_gradient(logits, shares[cells], log_norm[cells], label, task)
+                sums.add_products(hidden, logits, scale)
+                sums.add_frames(hidden, sample.b, frames, scale)
+            continue
+        for row in kept.split(chunks.max_rows):
+            t, u = sample.cells(row)
+            hidden, logits = chunks.fill_cells(sample, t, u)
+            _to_gradient(logits, shares[row], log_norm[row], labels[u], task)
+            sums.add_products(hidden, logits, scale)
+            sums.add_cells(hidden, sample.b, t, u, scale)
+
+
+class _Chunks:
+    """One chunk's memory, used for all of them."""
+
+    def __init__(self, joiner: Joiner, task: Task, max_bytes: int) -> None:
+        self.joiner = joiner
+        self._rows_wanted = min(block_rows(joiner.row_bytes()), max_bytes // joiner.row_bytes())
+        most = ((self._frames(sample) * sample.columns) for sample in task.samples())
+        self.max_rows = max(most, default=0)
+        self._hidden, self._logits = joiner.new_rows(self.max_rows)
+
+    def frames_of(self, sample: Sample) -> Iterator[tuple[slice, slice]]:
+        """Frames of each chunk of a sample, and their rows among the sample's."""
+        step = self._frames(sample)
+        for start in range(0, sample.frames, step):
+            stop = min(start + step, sample.frames)
+            yield slice(start, stop), slice(start * sample.columns, stop * sample.columns)
+
+    def fill(self, sample: Sample, frames: slice) -> tuple[Tensor, Tensor]:
+        """Hidden activations and logits of some frames."""
+        count = (frames.stop - frames.start) * sample.columns
+        hidden, logits = self._hidden[:count], self._logits[:count]
+        self.joiner.write_frames(hidden, sample.b, frames, sample.columns)
+        self.joiner.activate(hidden)
+        self.joiner.write_logits(logits, hidden)
+        return hidden, logits
+
+    def fill_cells(self, sample: Sample, t: Tensor, u: Tensor) -> tuple[Tensor, Tensor]:
+        """Hidden activations and logits of any cells."""
+        hidden, logits = self._hidden[: len(t)], self._logits[: len(t)]
+        self.joiner.write_cells(hidden, sample.b, t, u)
+        self.joiner.activate(hidden)
+        self.joiner.write_logits(logits, hidden)
+        return hidden, logits
+
+    def _frames(self, sample: Sample) -> int:
+        return min(sample.frames, max(1, self._rows_wanted // sample.columns))
+
+
+def _row_statistics(joiner: Joiner, task: Task, max_bytes: int) -> tuple[Tensor, Tensor]:
+    """(N, 2) log-probabilities of blank and label, and (N,) log_norm, of all rows."""
+    num_rows = sum(sample.rows for sample in task.samples())
+    dtype = joiner.lattice_dtype()
+    log_probs = joiner.encoder.new_empty(num_rows, 2, dtype=dtype)
+    log_norm = joiner.encoder.new_empty(num_rows, dtype=dtype)
+    chunks = _Chunks(joiner, task, max_bytes)
+    first = 0
+    for sample in task.samples():
+        labels = task.labels_of(sample)
+        for frames, cells in chunks.frames_of(sample):
+            rows = slice(first + cells.start, first + cells.stop)
+            logits = _float(chunks.fill(sample, frames)[1])
+            label = labels.repeat(frames.stop - frames.start)[:, None]
+            # Differences from the maximum, and only then the sum's logarithm: what is added to a
+            # path's score is small where its rows are sure, and keeps its digits.
+            maximum = logits.amax(1, keepdim=True)
+            log_probs[rows, 0] = (logits[:, task.problem.blank, None] - maximum)[:, 0].to(dtype)
+            log_probs[rows, 1] = (logits.gather(1, label) - maximum)[:, 0].to(dtype)
+            log_sum = logits.sub_(maximum).exp_().sum(1, keepdim=True).to(dtype).log_()
+            log_probs[rows] -= log_sum
+            log_norm[rows] = (maximum + log_sum)[:, 0]
+        first += sample.rows
+    return log_probs, log_norm
+
+
+def _to_gradient(
+    logits: Tensor, shares: Tensor, log_norm: Tensor, label: Tensor, task: Task
+) -> None:
+    """Replaces logits (rows, V) by the gradient of their sample's cost, clamped."""
+    gradient = _float(logits)
+    shares = shares.to(gradient.dtype)
+    gradient.sub_(log_norm[:, None].to(gradient.dtype)).exp_()
+    gradient.mul_(-shares.sum(1, keepdim=True))
+    gradient[:, task.problem.blank] += shares[:, 0]
+    gradient.scatter_add_(1, label[:, None], shares[:, 1:])
+    if task.problem.clamp > 0:
+        gradient.clamp_(-task.problem.clamp, task.problem.clamp)
+    if gradient is not logits:
+        logits.copy_(gradient)
+
+
+def _float(logits: Tensor) -> Tensor:
+    """The same tensor in float32 or better: itself, or a copy of half precision."""
+    return logits.to(torch.promote_types(logits.dtype, torch.float32))
+
+
+def _not_negative(costs: Tensor) -> Tensor:
+    """Costs of log-probabilities may have any sign; rounded softmaxes may sum to above 1."""
+    return costs.clamp(min=0.0)
+
+
+def _two_column_loss(task: Task) -> dict[str, Any]:
+    """Arguments of a loss over the log-probabilities of blank (column 0) and label (column 1)."""
+    arguments = task.problem._asdict() | {"backend": task.backend}
+    return arguments | {
+        "targets": torch.ones_like(task.problem.targets),
+        "blank": 0,
+        "clamp": -1.0,
+        "fused_log_softmax": False,
+    }

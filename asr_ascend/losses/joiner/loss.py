@@ -1,0 +1,237 @@
+"""Joiner and RNN-T loss in one: the logits of all samples never exist together."""
+
+import functools
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from asr_ascend.losses import function_transforms
+from asr_ascend.losses.joiner import checks
+from asr_ascend.losses.joiner.chunk_by_chunk import (
+    Rows,
+    add_gradient,
+    costs_and_rows,
+    costs_chunk_by_chunk,
+)
+from asr_ascend.losses.joiner.rows import GradientSums, Joiner, Wanted
+from asr_ascend.losses.joiner.sample_by_sample import costs_sample_by_sample
+from asr_ascend.losses.joiner.task import Task
+from asr_ascend.losses.layout import Problem
+
+_DEFAULT_MAX_BYTES = 4 * 2**30
+
+
+@torch.compiler.disable
+def joiner_rnnt_loss(
+    encoder_out: Tensor,
+    predictor_out: Tensor,
+    weight: Tensor,
+    bias: Tensor | None,
+    targets: Tensor,
+    logit_lengths: Tensor,
+    target_lengths: Tensor,
+    blank: int = -1,
+    clamp: float = -1.0,
+    reduction: str = "mean",
+    *,
+    activation: str = "tanh",
+    weights: Tensor | None = None,
+    max_dropped_mass: float = 0.0,
+    max_bytes: int | None = None,
+    logits_dtype: torch.dtype | None = None,
+    fastemit_lambda: float = 0.0,
+    emission_windows: Tensor | None = None,
+    backend: str | None = None,
+) -> Tensor:
+    """RNN-T loss of ``activation(encoder_out + predictor_out) @ weight.T + bias``.
+
+    Value and gradients are those of the joiner followed by ``rnnt_loss``, but the logits of the
+    batch never exist together. Two ways, which agree to rounding:
+
+    - Sample by sample, for "sum" and "mean": one sample's logits at a time, in one buffer, where
+      their gradient takes their place and is used at once. Backward only scales small tensors.
+    - Chunk by chunk, for "none", or where one sample's logits would take more than ``max_bytes``:
+      a few frames' logits at a time, made again in backward, and about 60 bytes per lattice cell.
+
+    torch.compile breaks its graph here, and refuses ``fullgraph=True``: how much is done at a time
+    depends on the values of the lengths.
+
+    Args:
+        encoder_out: (B, T, H) float32, float64, float16 or bfloat16, projected to the joiner's H.
+        predictor_out: (B, U + 1, H); column u has seen u labels.
+        weight: (V, H) of the output layer. Under autocast its product runs in autocast's dtype.
+        bias: (V,) or None.
+        targets, logit_lengths, target_lengths, blank, clamp, fastemit_lambda, emission_windows,
+            backend: as for :func:`rnnt_loss`. The loop over samples needs the lengths on the CPU:
+            from elsewhere they are copied there, once per call.
+        reduction: "none", "sum", or "mean", which divides the sum by B.
+        activation: "tanh" or "relu".
+        weights: (B,) float; each sample's cost is multiplied by its weight before the reduction.
+            Gets no gradient. 0 leaves a sample out: its cost is 0, even if its logits are NaN.
+        max_dropped_mass: at least 0. Above 0 the gradient is approximate (the value never is): the
+            lattice cells of each sample with the smallest gradients are left out of the products
+            with hidden activations and weight, as many as have a mass of ``max_dropped_mass``
+            together. The mass of a cell is half the L1 norm of the gradient of its logits, which
+            is at most the posterior probability of passing it. So the gradient of a sample's
+            logits changes by at most 2 ``max_dropped_mass`` in L1.
+        max_bytes: what the logits may take at any one time; None: 4 GiB. A chunk takes 16 MiB at
+            most, and one frame at least.
+        logits_dtype: what the logits are rounded to; None: the dtype of the product.
+
+    Returns:
+        A scalar, or (B,) for "none", in nats; float64 for float64 logits and float32 for all
+        others.
+
+    Raises:
+        ValueError: shape, device, length, target or option out of place.
+        TypeError: wrong type or dtype.
+        RuntimeError: no backend, as for :func:`rnnt_loss`; backward with create_graph=True;
+            forward-mode differentiation, torch.func.grad and the like, torch.vmap.
+
+    Source:
+        Sample by sample: Braun et al. 2023, "Neural Transducer Training: Reduced Memory Consumption
+        with Sample-wise Computation". Gradient in the forward pass: the fused linear cross-entropy
+        of Liger-Kernel, Hsu et al. 2024.
+    """
+    inputs = encoder_out, predictor_out, weight, bias
+    checks.check_inputs(*inputs)
+    function_transforms.refuse_vmap(
+        "joiner_rnnt_loss", *inputs, targets, logit_lengths, target_lengths
+    )
+    function_transforms.refuse_forward_mode("joiner_rnnt_loss", *inputs)
+    function_transforms.refuse_func_gradient("joiner_rnnt_loss", *inputs)
+    checks.check_options(reduction, activation, max_dropped_mass, max_bytes, logits_dtype)
+    problem = checks.check_problem(
+        encoder_out,
+        predictor_out,
+        weight,
+        Problem(
+            targets,
+            logit_lengths,
+            target_lengths,
+            blank,
+            clamp,
+            True,
+            fastemit_lambda,
+            emission_windows,
+        ),
+    )
+    checks.check_weights(weights, len(encoder_out))
+    sample_weights = [1.0] * len(encoder_out) if weights is None else weights.tolist()
+    task = Task(problem, sample_weights, float(max_dropped_mass), backend)
+    make_joiner = functools.partial(
+        Joiner.of,
+        activation=activation,
+        product_dtype=_product_dtype(weight),
+        logits_dtype=logits_dtype,
+    )
+    with torch.autocast(encoder_out.device.type, enabled=False):
+        return _loss(inputs, make_joiner, task, max_bytes or _DEFAULT_MAX_BYTES, weights, reduction)
+
+
+def _loss(
+    inputs: tuple[Tensor, Tensor, Tensor, Tensor | None],
+    make_joiner: Callable[..., Joiner],
+    task: Task,
+    max_bytes: int,
+    weights: Tensor | None,
+    reduction: str,
+) -> Tensor:
+    """Chooses the way."""
+    joiner = make_joiner(*inputs)
+    whole = task.largest_sample() * joiner.logits_row_bytes() <= max_bytes
+    wanted = Wanted(*(t is not None and t.requires_grad for t in inputs))
+    if not torch.is_grad_enabled() or not any(wanted):
+        with torch.no_grad():
+            if whole:
+                costs = costs_sample_by_sample(joiner, task, max_bytes, sums=None)
+            else:
+                costs = costs_chunk_by_chunk(joiner, task, max_bytes)
+    elif whole and reduction != "none":
+        loss: Tensor = _GradientInForward.apply(
+            *inputs, joiner, task, max_bytes, weights, reduction
+        )
+        return loss
+    else:
+        costs = _Recomputed.apply(*inputs, make_joiner, task, max_bytes)
+    return _reduced(costs, weights, reduction).to(joiner.cost_dtype())
+
+
+def _product_dtype(weight: Tensor) -> torch.dtype:
+    device = weight.device.type
+    if torch.is_autocast_enabled(device) and weight.dtype != torch.float64:
+        return torch.get_autocast_dtype(device)
+    return weight.dtype
+
+
+def _reduced(costs: Tensor, weights: Tensor | None, reduction: str) -> Tensor:
+    if weights is not None:
+        weights = weights.to(costs)
+        costs = torch.where(weights == 0, 0.0, costs * weights)
+    if reduction == "none":
+        return costs
+    return costs.mean() if reduction == "mean" else costs.sum()
+
+
+class _GradientInForward(torch.autograd.Function):
+    """Loss of one number: its gradient but for that number's own is known in the forward pass."""
+
+    @staticmethod
+    def forward(ctx: Any, *arguments: Any) -> Tensor:
+        *inputs, joiner, task, max_bytes, weights, reduction = arguments
+        sums = GradientSums(joiner, Wanted(*ctx.needs_input_grad[:4]))
+        costs = costs_sample_by_sample(joiner, task, max_bytes, sums)
+        ctx.save_for_backward(*sums.tensors())
+        ctx.dtypes = [None if t is None else t.dtype for t in inputs]
+        ctx.divisor = max(1, len(costs)) if reduction == "mean" else 1
+        return _reduced(costs, weights, reduction).to(joiner.cost_dtype())
+
+    @staticmethod
+    def backward(ctx: Any, grad_loss: Tensor) -> tuple[Tensor | None, ...]:
+        _refuse_to_make_a_graph()
+        scale = grad_loss / ctx.divisor
+        # The sums stay as they are: a retained graph goes through here again.
+        grads = (
+            None if total is None else (total * scale).to(dtype)
+            for total, dtype in zip(ctx.saved_tensors, ctx.dtypes, strict=True)
+        )
+        return *grads, *[None] * 5
+
+
+class _Recomputed(torch.autograd.Function):
+    """Costs (B,), whose upstream gradients are known in the backward pass alone."""
+
+    @staticmethod
+    def forward(ctx: Any, *arguments: Any) -> Tensor:
+        *inputs, make_joiner, task, max_bytes = arguments
+        costs, rows = costs_and_rows(make_joiner(*inputs), task, max_bytes)
+        # The task has the indices too: saved, torch refuses to go on if they were overwritten.
+        ctx.save_for_backward(*inputs, rows.shares, rows.log_norm, *task.problem[:3])
+        ctx.rest = make_joiner, task, max_bytes, rows.kept
+        return costs
+
+    @staticmethod
+    def backward(ctx: Any, grad_costs: Tensor) -> tuple[Tensor | None, ...]:
+        _refuse_to_make_a_graph()
+        *inputs, shares, log_norm, _, _, _ = ctx.saved_tensors
+        make_joiner, task, max_bytes, kept = ctx.rest
+        with torch.autocast(grad_costs.device.type, enabled=False):
+            joiner = make_joiner(*inputs)
+            sums = GradientSums(joiner, Wanted(*ctx.needs_input_grad[:4]))
+            rows = Rows(shares, log_norm, kept)
+            add_gradient(sums, joiner, task, rows, grad_costs.tolist(), max_bytes)
+        grads = (
+            None if total is None else total.to(given.dtype)
+            for total, given in zip(sums.tensors(), inputs, strict=True)
+        )
+        return *grads, *[None] * 3
+
+
+def _refuse_to_make_a_graph() -> None:
+    if torch.is_grad_enabled():
+        raise RuntimeError(
+            "`joiner_rnnt_loss` can't run backward with create_graph=True: second derivatives need "
+            'the joiner and `rnnt_loss` with backend="reference".'
+        )

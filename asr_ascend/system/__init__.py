@@ -1,0 +1,1 @@
+"""Files that appear whole, worker processes, threads, progress: what knows no speech."""

@@ -1,0 +1,218 @@
+"""The training step: dynamic chunks, CTC first, then RNN-T with CTC beside it."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Mapping
+from typing import Any
+
+import torch
+from lightning.pytorch import LightningModule
+from torch import Tensor, nn
+
+from asr_ascend.checkpoints import checkpoint
+from asr_ascend.data.datamodule import Batch
+from asr_ascend.data.seeding import stable_seed
+from asr_ascend.data.tokenizer import Tokenizer
+from asr_ascend.decoding import greedy_decode
+from asr_ascend.decoding.metrics import FRAME_HOP_MS, ErrorCounts, character_errors
+from asr_ascend.training.objective import Objective
+from asr_ascend.training.parameters import frozen_modules, parameter_groups
+from asr_ascend.training.schedule import learning_rate_factor
+from asr_ascend.training.teacher import Teacher
+
+
+class TransducerModule(LightningModule):
+    """Trains a transducer with the fused RNN-T loss and an auxiliary CTC loss.
+
+    The first `loss.ctc_first` of the optimiser steps train with CTC alone, the others with
+    RNN-T + `loss.ctc_weight` CTC + `distillation.weight` divergence from the teacher, if there is
+    one. Each step draws a chunk size, so that one model serves several latencies. Losses (see
+    `Objective`) are summed over utterances; the gradients are divided once, before the
+    optimiser, by the utterances (or tokens) of the whole step over accumulation and ranks.
+
+    Args:
+        model: from `build_transducer`.
+        tokenizer: whose blank the model was built with.
+        config: the composed training config: `seed`, `loss`, `optimizer`, `trainer`, `model`,
+            `distillation`.
+        teacher: as `distillation.teacher` says.
+    """
+
+    def __init__(
+        self,
+        model: nn.Module,
+        tokenizer: Tokenizer,
+        config: Mapping[str, Any],
+        teacher: Teacher | None = None,
+    ) -> None:
+        super().__init__()
+        self.model: Any = model
+        self.tokenizer = tokenizer
+        self.teacher = teacher
+        self.config = dict(config)
+        self.loss_config = config["loss"]
+        self.last_step_metrics: dict[str, Any] = {}
+        self.ctc_only_steps = 0
+        self.objective = Objective(model, tokenizer.blank, config, teacher)
+        self.frozen = frozen_modules(model, config["trainer"]["freeze"])
+        self.train()
+        self._valid_errors = ErrorCounts()
+        self._reset_sums()
+
+    def train(self, mode: bool = True) -> TransducerModule:
+        """Sets the mode; frozen modules stay as they are in evaluation, without dropout."""
+        super().train(mode)
+        for module in self.frozen:
+            module.eval()
+        return self
+
+    def on_fit_start(self) -> None:
+        total = int(self.trainer.estimated_stepping_batches)
+        self.ctc_only_steps = int(self.loss_config["ctc_first"] * total)
+        if self.teacher is not None:
+            self.teacher.to(self.device)
+
+    def training_step(self, batch: Batch, batch_idx: int) -> Tensor:
+        """Loss of one batch, undivided; an empty one gives a zero that touches every parameter."""
+        weight, rnnt, ctc, distilled = 0, None, None, None
+        if batch.features.shape[0] == 0:
+            loss = self._zero_loss()
+        else:
+            ctc_only = self.global_step < self.ctc_only_steps
+            chunks = self.draw_chunk(self.global_step)
+            rnnt, ctc, distilled = self.objective.losses(batch, chunks, ctc_only)
+            if rnnt is None:
+                loss = self._zero_loss() + ctc
+            else:
+                loss = rnnt + self.loss_config["ctc_weight"] * ctc
+                if distilled is not None:
+                    loss = loss + self.config["distillation"]["weight"] * distilled
+                if self.loss_config["ctc_weight"] == 0:
+                    loss = loss + self._zero_loss()
+            weight = self._weight(batch)
+        self._count(batch, weight, rnnt, ctc, distilled)
+        # Lightning divides by the accumulation; the division by `weight` is ours.
+        return loss * self.trainer.accumulate_grad_batches
+
+    def draw_chunk(self, step: int) -> tuple[int | None, int | None]:
+        """Chunk (encoder frames) and left context (chunks) of an optimiser step; None: all."""
+        trainer = self.config["trainer"]
+        draws = random.Random(stable_seed("chunk", self.config["seed"], step))
+        chunk = draws.choice(trainer["chunk_frames"])
+        return (chunk, draws.choice(trainer["left_chunks"])) if chunk else (None, None)
+
+    def _zero_loss(self) -> Tensor:
+        """Zero that depends on every trainable parameter, so that all ranks reduce the same set."""
+        parameters = [p for p in self.parameters() if p.requires_grad]
+        return torch.stack([p.reshape(-1)[0] * 0.0 for p in parameters]).sum()
+
+    def _weight(self, batch: Batch) -> int:
+        """What a batch counts in the division of the step's gradient."""
+        if self.loss_config["reduction"] == "mean":
+            return 1
+        if self.loss_config["normalize_by"] == "tokens":
+            return int(batch.target_lengths.sum())
+        return int(batch.features.shape[0])
+
+    def _count(self, batch: Batch, weight: int, *losses: Tensor | None) -> None:
+        self._sums += torch.tensor(
+            [
+                weight,
+                *(0.0 if loss is None else float(loss.detach()) for loss in losses),
+                batch.features.shape[0],
+                int(batch.target_lengths.sum()),
+                sum(batch.num_skipped.values()),
+            ],
+            dtype=torch.float64,
+        )
+
+    def _reset_sums(self) -> None:
+        self._sums = torch.zeros(7, dtype=torch.float64)
+
+    def on_before_optimizer_step(self, optimizer: torch.optim.Optimizer) -> None:
+        """Divides the gradients by what the whole step holds, over accumulation and ranks."""
+        sums = self._sums
+        world = self.trainer.world_size
+        if world > 1:
+            sums = self.trainer.strategy.reduce(sums.to(self.device), reduce_op="sum").cpu()
+        weight, rnnt, ctc, distilled, utterances, tokens, skipped = sums.tolist()
+        scale = world / max(weight, 1.0)
+        for parameter in self.parameters():
+            if parameter.grad is not None:
+                parameter.grad.mul_(scale)
+        ctc_only = self.global_step < self.ctc_only_steps
+        rnnt_mean, ctc_mean, distilled_mean = (
+            loss / max(weight, 1.0) for loss in (rnnt, ctc, distilled)
+        )
+        total = ctc_mean
+        if not ctc_only:
+            total = rnnt_mean + self.loss_config["ctc_weight"] * ctc_mean
+            total += self.config["distillation"]["weight"] * distilled_mean
+        self.last_step_metrics = {
+            "loss": total,
+            "rnnt_loss": "" if ctc_only else rnnt_mean,
+            "ctc_loss": ctc_mean,
+            "distillation_loss": "" if ctc_only or self.teacher is None else distilled_mean,
+            "lr": optimizer.param_groups[0]["lr"],
+            "chunk_frames": self.draw_chunk(self.global_step)[0] or 0,
+            "utterances": int(utterances),
+            "tokens": int(tokens),
+            "skipped": int(skipped),
+        }
+        self._reset_sums()
+
+    def configure_gradient_clipping(self, optimizer: Any, *args: Any, **kwargs: Any) -> None:
+        """Clips the norm of all gradients; a step whose gradient is not finite is left out."""
+        limit = self.config["trainer"]["gradient_clip_val"]
+        norm = nn.utils.clip_grad_norm_(self.parameters(), limit or float("inf"))
+        self.last_step_metrics["grad_norm"] = float(norm)
+        if not torch.isfinite(norm):
+            optimizer.zero_grad(set_to_none=True)
+
+    def on_validation_epoch_start(self) -> None:
+        self._valid_errors = ErrorCounts()
+
+    def validation_step(self, batch: Batch, batch_idx: int) -> None:
+        """Greedy decoding in chunks, as a stream would give it; nothing while CTC trains alone."""
+        if batch.features.shape[0] == 0 or self.global_step <= self.ctc_only_steps:
+            return
+        trainer = self.config["trainer"]
+        streams = trainer["val_chunk_ms"] != "full"
+        chunk = int(trainer["val_chunk_ms"] // FRAME_HOP_MS) if streams else None
+        left = trainer["left_chunks"][0] if streams else None
+        encoded, lengths = self.model.encode(batch.features, batch.feature_lengths, chunk, left)
+        for index, hypothesis in enumerate(greedy_decode(self.model, encoded, lengths)):
+            reference = batch.targets[index, : int(batch.target_lengths[index])].tolist()
+            texts = self.tokenizer.decode(reference), self.tokenizer.decode(hypothesis.tokens)
+            self._valid_errors += character_errors(*texts)
+
+    def on_validation_epoch_end(self) -> None:
+        errors = self._valid_errors
+        counts = torch.tensor([errors.errors, errors.reference_length], dtype=torch.float64)
+        if self.trainer.world_size > 1:
+            counts = self.trainer.strategy.reduce(counts.to(self.device), reduce_op="sum").cpu()
+        self.log(
+            "valid_cer", counts[0] / counts[1], sync_dist=True
+        )  # NaN where nothing was decoded
+
+    def configure_optimizers(self) -> Any:
+        config = self.config["optimizer"]
+        total = int(self.trainer.estimated_stepping_batches)
+        optimizer = torch.optim.AdamW(
+            parameter_groups(self.model, config),
+            lr=config["lr"],
+            betas=tuple(config["betas"]),
+            weight_decay=config["weight_decay"],
+            fused=self.device.type == "cpu",  # saves 6% of a small model's step
+        )
+        schedule = torch.optim.lr_scheduler.LambdaLR(
+            optimizer,
+            lambda step: learning_rate_factor(
+                step, total, config["warmup_steps"], config["cosine_last"], config["final_lr_ratio"]
+            ),
+        )
+        return [optimizer], [{"scheduler": schedule, "interval": "step"}]
+
+    def on_save_checkpoint(self, saved: dict[str, Any]) -> None:
+        saved[checkpoint.KEY] = checkpoint.describe(self.tokenizer, self.config)

@@ -1,0 +1,152 @@
+"""The losses of a batch: RNN-T in the way that the config says, CTC, divergence from a teacher."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import torch
+import torch.nn.functional as functional
+from torch import Tensor, nn
+
+from asr_ascend.data.datamodule import Batch
+from asr_ascend.losses import joiner_rnnt_loss, rnnt_loss
+from asr_ascend.losses.distillation import distilled_rnnt_loss
+from asr_ascend.training.ctc_alignment import first_frames
+from asr_ascend.training.teacher import Teacher
+
+
+class Objective:
+    """Computes what a transducer is trained on; the weights of its parts are the module's.
+
+    Args:
+        model: from `build_transducer`.
+        blank: id of blank in [0, V - 1].
+        config: the composed training config; `loss` and `distillation` count.
+        teacher: of a distillation, or None.
+    """
+
+    def __init__(
+        self, model: nn.Module, blank: int, config: Mapping[str, Any], teacher: Teacher | None
+    ) -> None:
+        self.model: Any = model
+        self.blank = blank
+        self.loss_config = config["loss"]
+        self.block_bytes = config["distillation"]["block_bytes"]
+        self.teacher = teacher
+
+    def losses(
+        self, batch: Batch, chunks: tuple[int | None, int | None], ctc_only: bool
+    ) -> tuple[Tensor | None, Tensor, Tensor | None]:
+        """RNN-T, CTC and distillation loss, in nats, reduced as the config says.
+
+        Args:
+            batch: with at least one utterance.
+            chunks: encoder frames in a chunk, and chunks of the past; both None: full context.
+            ctc_only: CTC trains alone.
+
+        Returns:
+            RNN-T None while CTC trains alone, distillation None without a teacher.
+        """
+        encoded, lengths = self.model.encode(batch.features, batch.feature_lengths, *chunks)
+        ctc_log_probs = self.model.ctc_log_probs(encoded)
+        ctc = functional.ctc_loss(
+            ctc_log_probs.transpose(0, 1),
+            batch.targets,
+            lengths,
+            batch.target_lengths,
+            blank=self.blank,
+            reduction="sum",
+            zero_infinity=True,
+        )
+        if self.loss_config["reduction"] == "mean":
+            ctc = ctc / batch.targets.shape[0]
+        if ctc_only:
+            return None, ctc, None
+        windows = self._emission_windows(ctc_log_probs, batch, lengths)
+        if self.teacher is not None:
+            rnnt, distilled = self._distillation_losses(encoded, lengths, batch, windows)
+            return rnnt, ctc, distilled
+        fused = self.loss_config["joiner"] == "fused"
+        make_loss = self._fused_loss if fused else self._packed_loss
+        return make_loss(encoded, lengths, batch, windows), ctc, None
+
+    def _emission_windows(
+        self, ctc_log_probs: Tensor, batch: Batch, lengths: Tensor
+    ) -> Tensor | None:
+        """(B, U, 2): the frames around where the CTC head hears each token; None: every frame."""
+        if self.loss_config["alignment_frames"] is None:
+            return None
+        early, late = self.loss_config["alignment_frames"]
+        sizes = lengths, batch.targets, batch.target_lengths
+        heard = first_frames(ctc_log_probs, *sizes, self.blank)
+        return torch.stack([heard - early, heard + late], dim=-1)
+
+    def _fused_loss(
+        self, encoded: Tensor, lengths: Tensor, batch: Batch, windows: Tensor | None
+    ) -> Tensor:
+        """Joiner and loss in one, which never makes the logits of all utterances together."""
+        sizes = batch.targets, batch.target_lengths
+        layer = self.model.joiner.output
+        return joiner_rnnt_loss(
+            *self.model.joiner_inputs(encoded, *sizes),
+            layer.weight,
+            layer.bias,
+            batch.targets,
+            lengths,
+            batch.target_lengths,
+            logits_dtype=getattr(torch, self.loss_config["dtype"]),
+            **self._loss_options(windows),
+        )
+
+    def _packed_loss(
+        self, encoded: Tensor, lengths: Tensor, batch: Batch, windows: Tensor | None
+    ) -> Tensor:
+        """The joiner's packed logits, then the loss."""
+        config = self.loss_config
+        logits = self.model.join_packed(encoded, lengths, batch.targets, batch.target_lengths)
+        fused = config["fused_log_softmax"]
+        if not fused:
+            logits = logits.log_softmax(-1)
+        return rnnt_loss(
+            logits.to(getattr(torch, config["dtype"])),
+            batch.targets,
+            lengths,
+            batch.target_lengths,
+            fused_log_softmax=fused,
+            # log_softmax keeps its output for its own backward, so it can't be overwritten.
+            reuse_logits=config["reuse_logits"] and fused,
+            **self._loss_options(windows),
+        )
+
+    def _distillation_losses(
+        self, encoded: Tensor, lengths: Tensor, batch: Batch, windows: Tensor | None
+    ) -> tuple[Tensor, Tensor]:
+        """RNN-T loss and divergence from the teacher."""
+        config = self.loss_config
+        assert self.teacher is not None
+        taught = self.teacher.log_probs(batch)
+        logits = self.model.join_packed(encoded, lengths, batch.targets, batch.target_lengths)
+        options = self._loss_options(windows)
+        del options["clamp"]  # off, see config_rules.py
+        return distilled_rnnt_loss(
+            logits.to(getattr(torch, config["dtype"])),
+            taught,
+            batch.targets,
+            lengths,
+            batch.target_lengths,
+            reuse_logits=config["reuse_logits"],
+            block_bytes=self.block_bytes,
+            **options,
+        )
+
+    def _loss_options(self, windows: Tensor | None) -> dict[str, Any]:
+        config = self.loss_config
+        return {
+            "blank": self.blank,
+            "clamp": config["clamp"],
+            "reduction": config["reduction"],
+            "fastemit_lambda": config["fastemit_lambda"],
+            "emission_windows": windows,
+            "backend": config["backend"],
+        }

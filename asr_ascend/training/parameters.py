@@ -1,0 +1,117 @@
+"""Which parameters train, and at what rate: frozen modules, and rates by layer and by name."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from torch import nn
+
+from asr_ascend.config.rules import ConfigError
+
+
+def frozen_modules(model: nn.Module, names: Sequence[str] | None) -> list[nn.Module]:
+    """Takes the gradient of modules away; they must be kept in evaluation mode, too.
+
+    Args:
+        model: the transducer.
+        names: e.g. `encoder.subsampling`, `encoder.layers.0`; None: none.
+
+    Returns:
+        The modules of these names.
+
+    Raises:
+        ConfigError: a name that the model doesn't have, or nothing left to train.
+    """
+    modules = [_module(model, name, "trainer.freeze") for name in names or ()]
+    for module in modules:
+        module.requires_grad_(False)
+    if not any(parameter.requires_grad for parameter in model.parameters()):
+        raise ConfigError("`trainer.freeze` must leave something to train, but leaves nothing.")
+    return modules
+
+
+def parameter_groups(model: nn.Module, config: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """Trainable parameters by rate, for an optimiser; frozen ones are in no group.
+
+    The rate of a parameter is `lr` times the factor of the longest name in `lr_factors` that it
+    belongs to, times `layer_decay` once for each layer above it and once for the top of the
+    encoder: encoder layer i of L gets layer_decay^(L - i), what is below the first layer
+    layer_decay^(L + 1), and what is outside the encoder or above its layers 1.
+
+    Args:
+        model: the transducer.
+        config: `lr`, `layer_decay` (None: 1) and `lr_factors` (module name to factor, or None).
+
+    Returns:
+        Groups with `params` and `lr`, those of the full rate first.
+
+    Raises:
+        ConfigError: a name that the model doesn't have.
+
+    Source: Clark et al. 2020, "ELECTRA", appendix A (layer-wise learning rate decay).
+    """
+    factors = dict(config["lr_factors"] or {})
+    for name in factors:
+        _module(model, name, "optimizer.lr_factors")
+    decays = _layer_decays(model, config["layer_decay"] or 1.0)
+    by_rate: dict[float, list[nn.Parameter]] = {1.0: []}
+    for name, parameter in model.named_parameters():
+        if parameter.requires_grad:
+            owners = [owner for owner in factors if name.startswith(f"{owner}.")]
+            factor = factors[max(owners, key=len)] if owners else 1.0
+            by_rate.setdefault(factor * decays[name], []).append(parameter)
+    return [
+        {"params": parameters, "lr": config["lr"] * factor}
+        for factor, parameters in by_rate.items()
+        if parameters
+    ]
+
+
+def describe_training(model: nn.Module, config: Mapping[str, Any]) -> str:
+    """What is frozen and at what rates the rest learns, as a sentence; "" where all is as usual.
+
+    Args:
+        model: the transducer, its frozen modules already so.
+        config: as for `parameter_groups`.
+    """
+    total = sum(parameter.numel() for parameter in model.parameters())
+    groups = parameter_groups(model, config)
+    trained = sum(parameter.numel() for group in groups for parameter in group["params"])
+    rates = sorted({group["lr"] for group in groups})
+    if trained == total and rates == [config["lr"]]:
+        return ""
+    shown = f"{rates[0]:.2g}" + (f" to {rates[-1]:.2g}" if len(rates) > 1 else "")
+    return f"Trains {trained:,} of {total:,} parameters, at a rate of {shown}"
+
+
+def _layer_decays(model: nn.Module, decay: float) -> dict[str, float]:
+    """Factor of each parameter by its depth below the top of the encoder."""
+    layers = {
+        name: next((int(part) for part in name.split(".") if part.isdigit()), None)
+        for name, _ in model.named_parameters()
+        if name.startswith("encoder.")
+    }
+    count = 1 + max((layer for layer in layers.values() if layer is not None), default=-1)
+    decays = {}
+    seen_a_layer = False
+    for name, _ in model.named_parameters():
+        layer = layers.get(name)
+        seen_a_layer = seen_a_layer or layer is not None
+        below = name in layers and layer is None and not seen_a_layer
+        depth = count + 1 if below else 0 if layer is None else count - layer
+        decays[name] = decay**depth
+    return decays
+
+
+def _module(model: nn.Module, name: str, key: str) -> nn.Module:
+    """The module called `name`; the error lists the names that stand where it was looked for."""
+    found, path = model, ""
+    for part in name.split("."):
+        children = dict(found.named_children())
+        if part not in children:
+            owner = f"`{path}`" if path else "the model"
+            known = ", ".join(children) or "no modules"
+            raise ConfigError(f"`{key}` names '{name}', but {owner} has {known}.")
+        found, path = children[part], f"{path}.{part}".lstrip(".")
+    return found
