@@ -26,6 +26,7 @@ COPIED = (
     "tests/__init__.py",
     "tests/conftest.py",
     "tests/support",
+    "tests/losses",
     "tests/operator",
 )
 
