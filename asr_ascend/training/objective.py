@@ -128,7 +128,7 @@ class Objective:
         taught = self.teacher.log_probs(batch)
         logits = self.model.join_packed(encoded, lengths, batch.targets, batch.target_lengths)
         options = self._loss_options(windows)
-        del options["clamp"]  # off, see config_rules.py
+        del options["clamp"]  # off, see config/rules.py
         return distilled_rnnt_loss(
             logits.to(getattr(torch, config["dtype"])),
             taught,
