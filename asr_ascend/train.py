@@ -43,7 +43,7 @@ from asr_ascend.models import build_transducer
 from asr_ascend.training.callbacks import NoiseRamp, StepLog, StepProgress, StepSeeds
 from asr_ascend.training.fingerprint import fingerprint
 from asr_ascend.training.module import TransducerModule
-from asr_ascend.training.parameters import describe_training
+from asr_ascend.training.optimizer import describe_training
 from asr_ascend.training.run_folder import RunFolder, RunRecord
 from asr_ascend.training.saving import Checkpoints, EarlyStopping, ValidationSteps
 from asr_ascend.training.teacher import Teacher, load_teacher

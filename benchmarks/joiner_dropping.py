@@ -88,12 +88,12 @@ def joiner_inputs(arguments: argparse.Namespace) -> tuple[list[Tensor], list[Ten
     padded = pad_sequence(targets, batch_first=True, padding_value=model.blank)
     with torch.no_grad():
         encoded, frames = model.encode(pad_sequence(features, batch_first=True), lengths, 8, 4)
-        joint = model.joiner_inputs(encoded, padded, labels)
-        layer = model.joiner.output
-        extra = VOCAB_SIZE - len(layer.bias)
-        weight = torch.cat([layer.weight, layer.weight.new_zeros(extra, layer.in_features)])
-        bias = torch.cat([layer.bias, layer.bias.new_full((extra,), -20.0)])
-    leaves = [leaf.detach().clone().requires_grad_() for leaf in (*joint, weight, bias)]
+        terms = model.joiner_terms(encoded, padded, labels)
+        extra = VOCAB_SIZE - len(terms.bias)
+        weight = torch.cat([terms.weight, terms.weight.new_zeros(extra, terms.weight.shape[1])])
+        bias = torch.cat([terms.bias, terms.bias.new_full((extra,), -20.0)])
+    inputs = terms.encoder, terms.predictor, weight, bias
+    leaves = [leaf.detach().clone().requires_grad_() for leaf in inputs]
     return leaves, [padded, frames.cpu(), labels], model.blank
 
 

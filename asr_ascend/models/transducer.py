@@ -7,6 +7,7 @@ join) with its own token ids; `asr_ascend.decoding.beam` adapts that to torchaud
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import NamedTuple
 
 import torch
 from torch import Tensor, nn
@@ -14,6 +15,15 @@ from torch import Tensor, nn
 from asr_ascend.models.encoder import EncoderState, StreamingEncoder
 from asr_ascend.models.joiner import Joiner
 from asr_ascend.models.predictor import LSTMPredictor, PredictorState, StatelessPredictor
+
+
+class JoinerTerms(NamedTuple):
+    """What `joiner_rnnt_loss` makes the logits from, in the order of its arguments."""
+
+    encoder: Tensor  # (B, T, H)
+    predictor: Tensor  # (B, U1, H)
+    weight: Tensor  # (V, H)
+    bias: Tensor  # (V,)
 
 
 class Transducer(nn.Module):
@@ -205,6 +215,18 @@ class Transducer(nn.Module):
         predicted, _ = self.predictor(tokens)
         encoded = self.joiner.encoder_projection(enc)
         return encoded, self.joiner.predictor_projection(predicted)
+
+    def joiner_terms(self, enc: Tensor, targets: Tensor, target_lengths: Tensor) -> JoinerTerms:
+        """Both projections that the joiner adds, and its output layer.
+
+        Args:
+            enc, targets, target_lengths: as for `joiner_inputs`.
+
+        Returns:
+            Terms of the logits ``tanh(encoder + predictor) @ weight.T + bias``, differentiable.
+        """
+        inputs = self.joiner_inputs(enc, targets, target_lengths)
+        return JoinerTerms(*inputs, self.joiner.output.weight, self.joiner.output.bias)
 
     def join_packed(
         self, enc: Tensor, enc_lengths: Tensor, targets: Tensor, target_lengths: Tensor

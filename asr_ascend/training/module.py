@@ -16,9 +16,8 @@ from asr_ascend.data.seeding import stable_seed
 from asr_ascend.data.tokenizer import Tokenizer
 from asr_ascend.decoding import greedy_decode
 from asr_ascend.decoding.metrics import FRAME_HOP_MS, ErrorCounts, character_errors
-from asr_ascend.training.objective import Objective
-from asr_ascend.training.parameters import frozen_modules, parameter_groups
-from asr_ascend.training.schedule import learning_rate_factor
+from asr_ascend.training.objective import Losses, Objective
+from asr_ascend.training.optimizer import build_optimizer, frozen_modules
 from asr_ascend.training.teacher import Teacher
 
 
@@ -75,23 +74,17 @@ class TransducerModule(LightningModule):
 
     def training_step(self, batch: Batch, batch_idx: int) -> Tensor:
         """Loss of one batch, undivided; an empty one gives a zero that touches every parameter."""
-        weight, rnnt, ctc, distilled = 0, None, None, None
         if batch.features.shape[0] == 0:
             loss = self._zero_loss()
+            self._count(batch, 0, None)
         else:
             ctc_only = self.global_step < self.ctc_only_steps
             chunks = self.draw_chunk(self.global_step)
-            rnnt, ctc, distilled = self.objective.losses(batch, chunks, ctc_only)
-            if rnnt is None:
-                loss = self._zero_loss() + ctc
-            else:
-                loss = rnnt + self.loss_config["ctc_weight"] * ctc
-                if distilled is not None:
-                    loss = loss + self.config["distillation"]["weight"] * distilled
-                if self.loss_config["ctc_weight"] == 0:
-                    loss = loss + self._zero_loss()
-            weight = self._weight(batch)
-        self._count(batch, weight, rnnt, ctc, distilled)
+            losses = self.objective.losses(batch, chunks, ctc_only)
+            loss = self.objective.total(losses)
+            if ctc_only or self.loss_config["ctc_weight"] == 0:
+                loss = loss + self._zero_loss()
+            self._count(batch, self._weight(batch), losses)
         # Lightning divides by the accumulation; the division by `weight` is ours.
         return loss * self.trainer.accumulate_grad_batches
 
@@ -115,11 +108,12 @@ class TransducerModule(LightningModule):
             return int(batch.target_lengths.sum())
         return int(batch.features.shape[0])
 
-    def _count(self, batch: Batch, weight: int, *losses: Tensor | None) -> None:
+    def _count(self, batch: Batch, weight: int, losses: Losses[Tensor] | None) -> None:
+        parts = (losses.rnnt, losses.ctc, losses.distillation) if losses else (None, None, None)
         self._sums += torch.tensor(
             [
                 weight,
-                *(0.0 if loss is None else float(loss.detach()) for loss in losses),
+                *(0.0 if part is None else float(part.detach()) for part in parts),
                 batch.features.shape[0],
                 int(batch.target_lengths.sum()),
                 sum(batch.num_skipped.values()),
@@ -142,18 +136,15 @@ class TransducerModule(LightningModule):
             if parameter.grad is not None:
                 parameter.grad.mul_(scale)
         ctc_only = self.global_step < self.ctc_only_steps
-        rnnt_mean, ctc_mean, distilled_mean = (
-            loss / max(weight, 1.0) for loss in (rnnt, ctc, distilled)
-        )
-        total = ctc_mean
+        rnnt, ctc, distilled = (loss / max(weight, 1.0) for loss in (rnnt, ctc, distilled))
+        means = Losses(ctc)
         if not ctc_only:
-            total = rnnt_mean + self.loss_config["ctc_weight"] * ctc_mean
-            total += self.config["distillation"]["weight"] * distilled_mean
+            means = Losses(ctc, rnnt, None if self.teacher is None else distilled)
         self.last_step_metrics = {
-            "loss": total,
-            "rnnt_loss": "" if ctc_only else rnnt_mean,
-            "ctc_loss": ctc_mean,
-            "distillation_loss": "" if ctc_only or self.teacher is None else distilled_mean,
+            "loss": self.objective.total(means),
+            "rnnt_loss": "" if means.rnnt is None else means.rnnt,
+            "ctc_loss": means.ctc,
+            "distillation_loss": "" if means.distillation is None else means.distillation,
             "lr": optimizer.param_groups[0]["lr"],
             "chunk_frames": self.draw_chunk(self.global_step)[0] or 0,
             "utterances": int(utterances),
@@ -197,21 +188,10 @@ class TransducerModule(LightningModule):
         )  # NaN where nothing was decoded
 
     def configure_optimizers(self) -> Any:
-        config = self.config["optimizer"]
         total = int(self.trainer.estimated_stepping_batches)
-        optimizer = torch.optim.AdamW(
-            parameter_groups(self.model, config),
-            lr=config["lr"],
-            betas=tuple(config["betas"]),
-            weight_decay=config["weight_decay"],
-            fused=self.device.type == "cpu",  # saves 6% of a small model's step
-        )
-        schedule = torch.optim.lr_scheduler.LambdaLR(
-            optimizer,
-            lambda step: learning_rate_factor(
-                step, total, config["warmup_steps"], config["cosine_last"], config["final_lr_ratio"]
-            ),
-        )
+        fused = self.device.type == "cpu"  # saves 6% of a small model's step
+        config = self.config["optimizer"]
+        optimizer, schedule = build_optimizer(self.model, config, total, fused)
         return [optimizer], [{"scheduler": schedule, "interval": "step"}]
 
     def on_save_checkpoint(self, saved: dict[str, Any]) -> None:

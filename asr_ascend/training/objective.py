@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from dataclasses import dataclass
+from typing import Any, Generic, TypeVar
 
 import torch
 import torch.nn.functional as functional
@@ -15,9 +16,27 @@ from asr_ascend.losses.distillation import distilled_rnnt_loss
 from asr_ascend.training.ctc_alignment import first_frames
 from asr_ascend.training.teacher import Teacher
 
+Number = TypeVar("Number", Tensor, float)
+
+
+@dataclass(frozen=True)
+class Losses(Generic[Number]):
+    """The losses of a batch (tensors) or their means over a step (floats), in nats.
+
+    Args:
+        ctc: auxiliary CTC loss.
+        rnnt: RNN-T loss; None while CTC trains alone.
+        distillation: divergence from the teacher; None without a teacher and while CTC trains
+            alone.
+    """
+
+    ctc: Number
+    rnnt: Number | None = None
+    distillation: Number | None = None
+
 
 class Objective:
-    """Computes what a transducer is trained on; the weights of its parts are the module's.
+    """Computes what a transducer is trained on: the losses of a batch and their weighted total.
 
     Args:
         model: from `build_transducer`.
@@ -33,20 +52,18 @@ class Objective:
         self.blank = blank
         self.loss_config = config["loss"]
         self.block_bytes = config["distillation"]["block_bytes"]
+        self.distillation_weight = config["distillation"]["weight"]
         self.teacher = teacher
 
     def losses(
         self, batch: Batch, chunks: tuple[int | None, int | None], ctc_only: bool
-    ) -> tuple[Tensor | None, Tensor, Tensor | None]:
-        """RNN-T, CTC and distillation loss, in nats, reduced as the config says.
+    ) -> Losses[Tensor]:
+        """The losses of a batch, reduced as `loss.reduction` says.
 
         Args:
             batch: with at least one utterance.
             chunks: encoder frames in a chunk, and chunks of the past; both None: full context.
             ctc_only: CTC trains alone.
-
-        Returns:
-            RNN-T None while CTC trains alone, distillation None without a teacher.
         """
         encoded, lengths = self.model.encode(batch.features, batch.feature_lengths, *chunks)
         ctc_log_probs = self.model.ctc_log_probs(encoded)
@@ -62,14 +79,26 @@ class Objective:
         if self.loss_config["reduction"] == "mean":
             ctc = ctc / batch.targets.shape[0]
         if ctc_only:
-            return None, ctc, None
+            return Losses(ctc)
         windows = self._emission_windows(ctc_log_probs, batch, lengths)
         if self.teacher is not None:
             rnnt, distilled = self._distillation_losses(encoded, lengths, batch, windows)
-            return rnnt, ctc, distilled
+            return Losses(ctc, rnnt, distilled)
         fused = self.loss_config["joiner"] == "fused"
         make_loss = self._fused_loss if fused else self._packed_loss
-        return make_loss(encoded, lengths, batch, windows), ctc, None
+        return Losses(ctc, make_loss(encoded, lengths, batch, windows))
+
+    def total(self, losses: Losses[Number]) -> Number:
+        """What is minimised: RNN-T + `loss.ctc_weight` CTC + `distillation.weight` divergence.
+
+        While CTC trains alone it is the CTC loss, unweighted.
+        """
+        if losses.rnnt is None:
+            return losses.ctc
+        total = losses.rnnt + self.loss_config["ctc_weight"] * losses.ctc
+        if losses.distillation is not None:
+            total = total + self.distillation_weight * losses.distillation
+        return total
 
     def _emission_windows(
         self, ctc_log_probs: Tensor, batch: Batch, lengths: Tensor
@@ -86,12 +115,8 @@ class Objective:
         self, encoded: Tensor, lengths: Tensor, batch: Batch, windows: Tensor | None
     ) -> Tensor:
         """Joiner and loss in one, which never makes the logits of all utterances together."""
-        sizes = batch.targets, batch.target_lengths
-        layer = self.model.joiner.output
         return joiner_rnnt_loss(
-            *self.model.joiner_inputs(encoded, *sizes),
-            layer.weight,
-            layer.bias,
+            *self.model.joiner_terms(encoded, batch.targets, batch.target_lengths),
             batch.targets,
             lengths,
             batch.target_lengths,

@@ -333,14 +333,14 @@ def test_both_ways_are_chosen_as_documented(monkeypatch):
 )
 def test_one_buffer_serves_all_samples(monkeypatch, block_rows, budget_rows, buffer_rows):
     allocated = []
-    original = joiner_rows.Joiner.new_rows
+    original = joiner_rows.JoinerTensors.new_rows
 
     def spy(joiner, count):
         allocated.append(count)
         return original(joiner, count)
 
     row_bytes = 11 * 4
-    monkeypatch.setattr(joiner_rows.Joiner, "new_rows", spy)
+    monkeypatch.setattr(joiner_rows.JoinerTensors, "new_rows", spy)
     monkeypatch.setattr(joiner_rows, "BLOCK_BYTES", block_rows * row_bytes)
     fused(make_batch().as_leaves(torch.float32), max_bytes=budget_rows * row_bytes)
     assert allocated == [buffer_rows]

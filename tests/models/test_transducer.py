@@ -292,3 +292,14 @@ def test_autocast_runs_in_bfloat16():
     torch.testing.assert_close(logits.float(), logits32, rtol=0.1, atol=0.1)
     logits.float().sum().backward()
     assert all(torch.isfinite(p.grad).all() for p in model.parameters() if p.grad is not None)
+
+
+def test_joiner_terms_make_the_logits_of_the_lattice():
+    model = tiny_transducer()
+    enc, targets, sizes = torch.randn(1, 5, 16), torch.tensor([[3, 2]]), torch.tensor([2])
+    terms = model.joiner_terms(enc, targets, sizes)
+    hidden = torch.tanh(terms.encoder[0, :, None] + terms.predictor[0, None])
+    logits = hidden @ terms.weight.T + terms.bias
+    packed = model.join_packed(enc, torch.tensor([5]), targets, sizes)
+    torch.testing.assert_close(logits.flatten(0, 1), packed)
+    assert terms.weight.requires_grad and terms.bias.requires_grad

@@ -134,7 +134,7 @@ def test_the_lattice_of_chunks_is_float32() -> None:
     """An NPU's vector unit has no float64."""
     batch = make_batch()
     for given, dtype in ((batch, torch.float64), (on_npu(batch), torch.float32)):
-        made = rows.Joiner.of(
+        made = rows.JoinerTensors.of(
             *given[:4], activation="tanh", product_dtype=torch.float32, logits_dtype=None
         )
         assert made.lattice_dtype() == dtype

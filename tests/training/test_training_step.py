@@ -16,6 +16,7 @@ from asr_ascend.data.tokenizer import Tokenizer
 from asr_ascend.losses import backends
 from asr_ascend.models import build_transducer
 from asr_ascend.training.module import TransducerModule
+from asr_ascend.training.objective import Losses, Objective
 from tests.support.tiny_runs import TINY, write_corpus
 
 FEATURE_LENGTHS, TARGET_LENGTHS = (40, 60, 33, 52), (2, 5, 1, 3)
@@ -200,6 +201,17 @@ def test_the_chunk_is_a_function_of_seed_and_step(tokenizer):
     assert {left for chunk, left in draws if chunk is None} == {None}
     other = TransducerModule(model, tokenizer, {**config, "seed": 2})
     assert draws != [other.draw_chunk(step) for step in range(2000)]
+
+
+def test_the_total_weighs_what_trains(tokenizer):
+    weights = "loss.ctc_weight=0.25", "distillation.weight=0.5"
+    config = compose_config("train", [*TINY, *weights])
+    model = build_transducer(tokenizer.vocab_size, 0, config["model"])
+    objective = Objective(model, 0, config, teacher=None)
+    assert objective.total(Losses(ctc=8.0)) == 8.0
+    assert objective.total(Losses(ctc=8.0, rnnt=3.0)) == 3.0 + 0.25 * 8.0
+    assert objective.total(Losses(ctc=8.0, rnnt=3.0, distillation=2.0)) == 3.0 + 2.0 + 1.0
+    assert float(objective.total(Losses(torch.tensor(8.0), torch.tensor(3.0)))) == 5.0
 
 
 def test_the_fused_joiner_sees_what_the_config_says(tokenizer, monkeypatch):

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from asr_ascend.losses.joiner.rows import GradientSums, Joiner, block_rows
+from asr_ascend.losses.joiner.rows import GradientSums, JoinerTensors, block_rows
 from asr_ascend.losses.joiner.task import Sample, Task, kept_rows
 from asr_ascend.losses.rnnt import rnnt_loss, rnnt_loss_and_grad
 
@@ -24,13 +24,13 @@ class Rows(NamedTuple):
     kept: list[Tensor | None]  # the rows of each sample that are in the gradient; None: all
 
 
-def costs_chunk_by_chunk(joiner: Joiner, task: Task, max_bytes: int) -> Tensor:
+def costs_chunk_by_chunk(joiner: JoinerTensors, task: Task, max_bytes: int) -> Tensor:
     """Costs (B,), unweighted, for a pass that needs no gradient."""
     log_probs, _ = _row_statistics(joiner, task, max_bytes)
     return _not_negative(rnnt_loss(log_probs, **_two_column_loss(task), reduction="none"))
 
 
-def costs_and_rows(joiner: Joiner, task: Task, max_bytes: int) -> tuple[Tensor, Rows]:
+def costs_and_rows(joiner: JoinerTensors, task: Task, max_bytes: int) -> tuple[Tensor, Rows]:
     """Costs (B,), unweighted, and what :func:`add_gradient` needs beside them."""
     log_probs, log_norm = _row_statistics(joiner, task, max_bytes)
     softmax = log_probs.exp() if task.max_dropped_mass > 0 else None
@@ -45,7 +45,12 @@ def costs_and_rows(joiner: Joiner, task: Task, max_bytes: int) -> tuple[Tensor, 
 
 
 def add_gradient(
-    sums: GradientSums, joiner: Joiner, task: Task, rows: Rows, scales: list[float], max_bytes: int
+    sums: GradientSums,
+    joiner: JoinerTensors,
+    task: Task,
+    rows: Rows,
+    scales: list[float],
+    max_bytes: int,
 ) -> None:
     """Adds the gradient of the sum of ``scales * costs`` to ``sums``."""
     chunks = _Chunks(joiner, task, max_bytes)
@@ -77,7 +82,7 @@ def add_gradient(
 class _Chunks:
     """One chunk's memory, used for all of them."""
 
-    def __init__(self, joiner: Joiner, task: Task, max_bytes: int) -> None:
+    def __init__(self, joiner: JoinerTensors, task: Task, max_bytes: int) -> None:
         self.joiner = joiner
         self._rows_wanted = min(block_rows(joiner.row_bytes()), max_bytes // joiner.row_bytes())
         most = ((self._frames(sample) * sample.columns) for sample in task.samples())
@@ -112,7 +117,7 @@ class _Chunks:
         return min(sample.frames, max(1, self._rows_wanted // sample.columns))
 
 
-def _row_statistics(joiner: Joiner, task: Task, max_bytes: int) -> tuple[Tensor, Tensor]:
+def _row_statistics(joiner: JoinerTensors, task: Task, max_bytes: int) -> tuple[Tensor, Tensor]:
     """(N, 2) log-probabilities of blank and label, and (N,) log_norm, of all rows."""
     num_rows = sum(sample.rows for sample in task.samples())
     dtype = joiner.lattice_dtype()

@@ -15,7 +15,7 @@ from asr_ascend.losses.joiner.chunk_by_chunk import (
     costs_and_rows,
     costs_chunk_by_chunk,
 )
-from asr_ascend.losses.joiner.rows import GradientSums, Joiner, Wanted
+from asr_ascend.losses.joiner.rows import GradientSums, JoinerTensors, Wanted
 from asr_ascend.losses.joiner.sample_by_sample import costs_sample_by_sample
 from asr_ascend.losses.joiner.task import Task
 from asr_ascend.losses.layout import Problem
@@ -122,7 +122,7 @@ def joiner_rnnt_loss(
     sample_weights = [1.0] * len(encoder_out) if weights is None else weights.tolist()
     task = Task(problem, sample_weights, float(max_dropped_mass), backend)
     make_joiner = functools.partial(
-        Joiner.of,
+        JoinerTensors.of,
         activation=activation,
         product_dtype=_product_dtype(weight),
         logits_dtype=logits_dtype,
@@ -133,7 +133,7 @@ def joiner_rnnt_loss(
 
 def _loss(
     inputs: tuple[Tensor, Tensor, Tensor, Tensor | None],
-    make_joiner: Callable[..., Joiner],
+    make_joiner: Callable[..., JoinerTensors],
     task: Task,
     max_bytes: int,
     weights: Tensor | None,

@@ -15,8 +15,8 @@ from torch import Tensor
 BLOCK_BYTES = 16 * 2**20
 
 
-class Joiner(NamedTuple):
-    """What the rows are made of."""
+class JoinerTensors(NamedTuple):
+    """The tensors and settings that the rows are made of."""
 
     encoder: Tensor  # (B, T, H)
     predictor: Tensor  # (B, U1, H)
@@ -36,7 +36,7 @@ class Joiner(NamedTuple):
         activation: str,
         product_dtype: torch.dtype,
         logits_dtype: torch.dtype | None,
-    ) -> "Joiner":
+    ) -> "JoinerTensors":
         """From tensors of autograd, which it leaves behind."""
         return cls(
             encoder.detach(),
@@ -117,7 +117,7 @@ class GradientSums:
     in [-1, 1], which half precision resolves, whatever the loss is multiplied by.
     """
 
-    def __init__(self, joiner: Joiner, wanted: Wanted) -> None:
+    def __init__(self, joiner: JoinerTensors, wanted: Wanted) -> None:
         def zeros(like: Tensor) -> Tensor:
             return torch.zeros_like(like, dtype=torch.promote_types(like.dtype, torch.float32))
 

@@ -7,13 +7,13 @@ later is to scale small tensors. Samples that are small together share the buffe
 import torch
 from torch import Tensor
 
-from asr_ascend.losses.joiner.rows import GradientSums, Joiner, block_rows, blocks
+from asr_ascend.losses.joiner.rows import GradientSums, JoinerTensors, block_rows, blocks
 from asr_ascend.losses.joiner.task import Sample, Task, kept_rows
 from asr_ascend.losses.rnnt import rnnt_loss, rnnt_loss_and_grad
 
 
 def costs_sample_by_sample(
-    joiner: Joiner, task: Task, max_bytes: int, sums: GradientSums | None
+    joiner: JoinerTensors, task: Task, max_bytes: int, sums: GradientSums | None
 ) -> Tensor:
     """Costs (B,), unweighted; adds the gradient of their weighted sum to ``sums`` if there are any.
 

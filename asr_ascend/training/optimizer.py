@@ -1,10 +1,12 @@
-"""Which parameters train, and at what rate: frozen modules, and rates by layer and by name."""
+"""The optimiser: which parameters train, at what rate, and the rate over the steps."""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+import torch
 from torch import nn
 
 from asr_ascend.config.rules import ConfigError
@@ -29,6 +31,34 @@ def frozen_modules(model: nn.Module, names: Sequence[str] | None) -> list[nn.Mod
     if not any(parameter.requires_grad for parameter in model.parameters()):
         raise ConfigError("`trainer.freeze` must leave something to train, but leaves nothing.")
     return modules
+
+
+def build_optimizer(
+    model: nn.Module, config: Mapping[str, Any], total_steps: int, fused: bool
+) -> tuple[torch.optim.Optimizer, torch.optim.lr_scheduler.LRScheduler]:
+    """AdamW over the trainable parameters, and the schedule of its rates by optimiser step.
+
+    Args:
+        model: the transducer, its frozen modules already so.
+        config: the group `optimizer`.
+        total_steps: optimiser steps of the whole training.
+        fused: takes torch's fused implementation.
+
+    Raises:
+        ConfigError: as `parameter_groups`.
+    """
+    optimizer = torch.optim.AdamW(
+        parameter_groups(model, config),
+        lr=config["lr"],
+        betas=tuple(config["betas"]),
+        weight_decay=config["weight_decay"],
+        fused=fused,
+    )
+    shape = config["warmup_steps"], config["cosine_last"], config["final_lr_ratio"]
+    schedule = torch.optim.lr_scheduler.LambdaLR(
+        optimizer, lambda step: learning_rate_factor(step, total_steps, *shape)
+    )
+    return optimizer, schedule
 
 
 def parameter_groups(model: nn.Module, config: Mapping[str, Any]) -> list[dict[str, Any]]:
@@ -83,6 +113,29 @@ def describe_training(model: nn.Module, config: Mapping[str, Any]) -> str:
         return ""
     shown = f"{rates[0]:.2g}" + (f" to {rates[-1]:.2g}" if len(rates) > 1 else "")
     return f"Trains {trained:,} of {total:,} parameters, at a rate of {shown}"
+
+
+def learning_rate_factor(
+    step: int, total_steps: int, warmup_steps: int, cosine_last: float, final_ratio: float
+) -> float:
+    """Factor of the base rate: linear warm-up, level, cosine over the last share of the steps.
+
+    Args:
+        step: optimiser steps done so far, from 0.
+        total_steps: of the whole training.
+        warmup_steps: the factor is (step + 1) / warmup_steps until it reaches 1.
+        cosine_last: share of `total_steps`, in [0, 1], that falls along the cosine.
+        final_ratio: factor at the end, in [0, 1].
+
+    Returns:
+        In (0, 1].
+    """
+    warm = min(1.0, (step + 1) / max(1, warmup_steps))
+    falling = cosine_last * total_steps
+    if falling <= 0:
+        return warm
+    progress = min(1.0, max(0.0, (step - (total_steps - falling)) / falling))
+    return warm * (final_ratio + (1 - final_ratio) * 0.5 * (1 + math.cos(math.pi * progress)))
 
 
 def _layer_decays(model: nn.Module, decay: float) -> dict[str, float]:

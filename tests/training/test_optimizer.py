@@ -1,5 +1,6 @@
-"""Frozen modules, and the rate of each parameter."""
+"""Frozen modules, the rate of each parameter, and the rate over the steps."""
 
+import math
 import re
 
 import pytest
@@ -9,7 +10,12 @@ from asr_ascend.config.composing import compose_config
 from asr_ascend.config.rules import ConfigError
 from asr_ascend.data.tokenizer import Tokenizer
 from asr_ascend.models import build_transducer
-from asr_ascend.training.parameters import describe_training, frozen_modules, parameter_groups
+from asr_ascend.training.optimizer import (
+    describe_training,
+    frozen_modules,
+    learning_rate_factor,
+    parameter_groups,
+)
 from tests.training.test_training_step import assert_same_gradients, make_batch, one_step
 
 
@@ -161,3 +167,26 @@ def test_steps_of_ctc_alone_train_with_a_frozen_encoder_and_head(tokenizer):
     module = one_step(tokenizer, [make_batch([0, 1])], "loss.ctc_first=1.0", frozen)
     assert module.last_step_metrics["grad_norm"] == 0
     assert module.last_step_metrics["ctc_loss"] > 0
+
+
+@pytest.mark.parametrize(
+    ("step", "expected"),
+    [
+        (0, 1 / 60),
+        (29, 0.5),
+        (59, 1.0),
+        (60, 1.0),
+        (600, 1.0),  # the cosine starts here
+        (800, 0.02 + 0.98 * 0.5),
+        (700, 0.02 + 0.98 * 0.5 * (1 + math.sqrt(0.5))),
+        (1000, 0.02),
+        (1100, 0.02),
+    ],
+)
+def test_warm_up_level_and_cosine(step, expected):
+    factor = learning_rate_factor(step, 1000, warmup_steps=60, cosine_last=0.4, final_ratio=0.02)
+    assert factor == pytest.approx(expected, rel=1e-12)
+
+
+def test_without_warm_up_or_cosine_the_rate_stays():
+    assert [learning_rate_factor(step, 10, 0, 0.0, 0.0) for step in range(10)] == [1.0] * 10
