@@ -79,7 +79,13 @@ def main(config: dict[str, Any]) -> int:
     record = RunRecord(folder, fresh=ckpt_path is None)
     trainer = build_trainer(config, folder.path, datamodule, record)
     started = time.monotonic()
-    trainer.fit(module, datamodule=datamodule, ckpt_path=ckpt_path, weights_only=True)
+    try:
+        trainer.fit(module, datamodule=datamodule, ckpt_path=ckpt_path, weights_only=True)
+    except SystemExit as stop:  # Lightning's answer to Ctrl-C, with a status of its own
+        if isinstance(stop.__context__, KeyboardInterrupt) and trainer.is_global_zero:
+            told = "Interrupted; resume=true goes on from the run's last checkpoint."
+            raise KeyboardInterrupt(told) from None
+        raise
     seconds = time.monotonic() - started
     record.finish(trainer, seconds)
     for line in _closing_lines(trainer, folder.path, seconds):

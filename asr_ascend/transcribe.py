@@ -29,6 +29,7 @@ from asr_ascend.decoding import StreamingDecoder, token_frames
 from asr_ascend.decoding.chunks import stream_chunks
 from asr_ascend.decoding.metrics import frame_end_ms
 from asr_ascend.evaluation.lattice_picture import plot_alignment
+from asr_ascend.system.command import print_error
 
 AUDIO_SUFFIXES = {".wav", ".flac", ".ogg", ".opus", ".mp3", ".aiff", ".aif", ".au"}
 BLOCK_MS = 100
@@ -168,7 +169,7 @@ def main(config: dict[str, Any]) -> int:
             _transcribe_file(trained, path, config, named=True)
         except AudioError as error:
             failed += 1
-            print(f"Error: {error}", file=sys.stderr)
+            print_error(str(error))
     if failed:
         print(f"{failed} of {len(files)} files could not be read.", file=sys.stderr)
     return 1 if failed else 0
@@ -277,7 +278,7 @@ class StdinPieces:
 
 def cli() -> None:
     """The command: see `--help`."""
-    run_entry("transcribe", main, (CheckpointError, AudioError))
+    run_entry("transcribe", main, (CheckpointError, AudioError), results_on_stdout=True)
 
 
 if __name__ == "__main__":

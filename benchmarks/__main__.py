@@ -8,12 +8,13 @@ is left out with the reason.
 from __future__ import annotations
 
 import argparse
-import json
 import os
 import sys
 from collections.abc import Sequence
 from pathlib import Path
 
+from asr_ascend.system.atomic import write_json
+from asr_ascend.system.command import run_command
 from benchmarks import implementations, machine, measuring, specification, tables
 from benchmarks.cases import CASES
 
@@ -148,10 +149,10 @@ def main(argv: Sequence[str] | None = None) -> int:
         print(f"{name}: {reason}.")
     if arguments.json:
         arguments.json.parent.mkdir(parents=True, exist_ok=True)
-        arguments.json.write_text(json.dumps(results, indent=1) + "\n")
+        write_json(arguments.json, results)
     entries = [entry for case in results["cases"] for entry in case["results"]]
     return int(any("refused" in entry or "failed" in entry for entry in entries))
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(run_command(main))

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import argparse
 import functools
-import json
 import statistics
 import sys
 import time
@@ -17,6 +16,8 @@ from pathlib import Path
 
 import torch
 
+from asr_ascend.system.atomic import write_json
+from asr_ascend.system.command import run_command
 from benchmarks import checks, floor, machine, measuring, tables
 from benchmarks.__main__ import positive
 from benchmarks.cases import Case
@@ -162,11 +163,11 @@ def main(argv: Sequence[str] | None = None) -> int:
     print(table(results))
     if arguments.json:
         arguments.json.parent.mkdir(parents=True, exist_ok=True)
-        arguments.json.write_text(json.dumps(results, indent=1) + "\n")
+        write_json(arguments.json, results)
     if arguments.png:
         draw(results, arguments.png)
     return 0
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(run_command(main))

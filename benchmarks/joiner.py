@@ -26,6 +26,8 @@ from torch import Tensor
 
 from asr_ascend.losses import joiner_rnnt_loss, rnnt_loss
 from asr_ascend.models.joiner import packed_cells
+from asr_ascend.system.atomic import write_json
+from asr_ascend.system.command import run_command
 from benchmarks import machine
 
 GIBIBYTE = 2**30
@@ -231,7 +233,7 @@ def capacity(arguments: argparse.Namespace) -> dict[str, object]:
     return results
 
 
-def main() -> None:
+def main() -> int:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
@@ -256,7 +258,7 @@ def main() -> None:
         *case, threads = json.loads(arguments.measure_peak)
         torch.set_num_threads(threads)
         print(measure_peak(*case))
-        return
+        return 0
     torch.set_num_threads(arguments.threads)
     figures: dict[str, object] = {**machine.describe(), "threads": arguments.threads}
     parts: dict[str, Callable[[argparse.Namespace], dict[str, object]]]
@@ -265,7 +267,8 @@ def main() -> None:
         if arguments.what in ("all", name):
             figures[name] = part(arguments)
     if arguments.json:
-        Path(arguments.json).write_text(json.dumps(figures, indent=1) + "\n")
+        write_json(Path(arguments.json), figures)
+    return 0
 
 
 def dropping(arguments: argparse.Namespace) -> dict[str, object]:
@@ -276,4 +279,4 @@ def dropping(arguments: argparse.Namespace) -> dict[str, object]:
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(run_command(main))

@@ -8,6 +8,8 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
+from asr_ascend.system.atomic import write_text
+from asr_ascend.system.command import run_command
 from benchmarks import cost_curve, machine, specification, tables
 
 FOLDER = Path(__file__).parent
@@ -77,9 +79,9 @@ def main(argv: Sequence[str] | None = None) -> int:
         document = (arguments.root / path).read_text()
         for name, text in parts.items():
             document = replaced(document, name, text)
-        (arguments.root / path).write_text(document)
+        write_text(arguments.root / path, document)
     return 0
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(run_command(main, (ValueError,)))

@@ -6,7 +6,6 @@
 from __future__ import annotations
 
 import argparse
-import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -21,6 +20,7 @@ from asr_ascend.checkpoints.checkpoint import (
     read_checkpoint,
 )
 from asr_ascend.data.tokenizer import Tokenizer
+from asr_ascend.system.command import CommandParser, run_command
 
 # The optimiser's state is not among it: a mean of it would mean nothing.
 _KEPT = ("epoch", "global_step", "pytorch-lightning_version")
@@ -85,23 +85,23 @@ def best_checkpoints(folder: Path, count: int | None = None) -> list[Path]:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """The command; the exit status."""
+    return run_command(lambda: _average(arguments), (CheckpointError,))
+
+
+def _average(arguments: Sequence[str] | None) -> int:
     options = _parser().parse_args(arguments)
-    try:
-        paths = list(options.source)
-        if len(paths) == 1 and paths[0].is_dir():
-            paths = best_checkpoints(paths[0], options.best)
-        contents = average_checkpoints(paths)
-        out = options.out or paths[0].parent / "average.ckpt"
-        AtomicCheckpointIO().save_checkpoint(contents, out)
-    except (CheckpointError, OSError) as error:
-        print(f"Error: {error}", file=sys.stderr)
-        return 2
+    paths = list(options.source)
+    if len(paths) == 1 and paths[0].is_dir():
+        paths = best_checkpoints(paths[0], options.best)
+    contents = average_checkpoints(paths)
+    out = options.out or paths[0].parent / "average.ckpt"
+    AtomicCheckpointIO().save_checkpoint(contents, out)
     print(f"{out}: the mean of {', '.join(path.name for path in paths)}")
     return 0
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
+    parser = CommandParser(
         prog="python -m asr_ascend.average",
         description="Writes the mean of the weights of several checkpoints as a checkpoint.",
     )

@@ -12,8 +12,9 @@ import itertools
 import re
 import sys
 from collections.abc import Callable, Iterable, Sequence
+from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 import hydra
 from hydra import compose, initialize_config_dir
@@ -28,6 +29,7 @@ from omegaconf import OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
 from asr_ascend.config.rules import ConfigError, check
+from asr_ascend.system.command import run_command
 
 # Values of these keys are file names: they are quoted for Hydra's grammar, in which `=`, `,`, `(`
 # and spaces mean something.
@@ -104,44 +106,41 @@ def run_entry(
     config_name: str,
     task: Callable[[dict[str, Any]], int],
     errors: tuple[type[Exception], ...] = (),
-) -> None:
+    results_on_stdout: bool = False,
+) -> NoReturn:
     """Runs a command: composes its config from `sys.argv`, checks it, calls `task` and exits.
 
     Args:
         config_name: the primary config.
         task: takes the plain config, returns the exit status.
-        errors: exceptions that mean bad input: reported in one line, exit status 2.
+        errors, results_on_stdout: as `bad_input` and `results_on_stdout` of `run_command`.
     """
     sys.argv[1:] = quote_paths(sys.argv[1:])
-    flags = [argument for argument in sys.argv[1:] if argument.startswith("-")]
-    overrides = [argument for argument in sys.argv[1:] if not argument.startswith("-")]
-    errors = (ConfigError, *errors)
-    try:
+    ending = partial(
+        run_command, bad_input=(ConfigError, *errors), results_on_stdout=results_on_stdout
+    )
+
+    def command() -> int:
+        flags = [argument for argument in sys.argv[1:] if argument.startswith("-")]
+        overrides = [argument for argument in sys.argv[1:] if not argument.startswith("-")]
         if not flags:
-            sys.exit(task(compose_config(config_name, overrides)))
+            return task(compose_config(config_name, overrides))
         if {"--multirun", "-m"} & set(flags):
             for combination in _expand_sweep(overrides):
                 compose_config(config_name, combination)
-    except errors as error:
-        fail(error)
-    except KeyboardInterrupt:
-        print("Interrupted.", file=sys.stderr)
-        sys.exit(130)
-    _run_hydra(config_name, task, errors)
+        return _run_hydra(config_name, task, ending)
 
-
-def fail(error: Exception) -> None:
-    """Reports bad input in one line on stderr and exits with status 2."""
-    print(f"Error: {error}", file=sys.stderr)
-    sys.exit(2)
+    sys.exit(ending(command))
 
 
 def _run_hydra(
-    config_name: str, task: Callable[[dict[str, Any]], int], errors: tuple[type[Exception], ...]
-) -> None:
+    config_name: str,
+    task: Callable[[dict[str, Any]], int],
+    ending: Callable[[Callable[[], int]], int],
+) -> int:
     """Hands over to Hydra, which answers its own flags and runs each job of a sweep."""
 
-    def job(config: Any) -> int | None:
+    def job(config: Any) -> None:
         from hydra.core.hydra_config import HydraConfig
         from hydra.types import RunMode
 
@@ -149,14 +148,17 @@ def _run_hydra(
         if hydra_config.mode == RunMode.MULTIRUN and "output_dir" in config:
             config.output_dir = hydra_config.runtime.output_dir
         plain: Any = OmegaConf.to_container(config, resolve=True)
-        try:
+
+        def checked() -> int:
             check(config_name, plain)
             return task(plain)
-        except errors as error:
-            fail(error)
-        return None
+
+        # Hydra would print a traceback of an error, and forget a status.
+        if status := ending(checked):
+            sys.exit(status)
 
     hydra.main(version_base="1.3", config_path=str(conf_dir()), config_name=config_name)(job)()
+    return 0
 
 
 def _expand_sweep(overrides: Sequence[str]) -> Iterable[list[str]]:

@@ -18,7 +18,7 @@ import torch
 from torch import Tensor
 
 from asr_ascend.data import wav
-from asr_ascend.system.atomic import replaced_file
+from asr_ascend.system.atomic import json_line, write_json, write_text
 from asr_ascend.system.processes import end_with_parent, interrupts_held
 from asr_ascend.system.progress import progress_bar
 from asr_ascend.system.threads import single_thread
@@ -80,18 +80,16 @@ def make_folder(
     made = _made(folder, settings)
     waiting = [number for number in range(len(jobs)) if number not in made]
     with (
-        (folder / _MADE).open("a", encoding="utf-8") as log,
+        (folder / _MADE).open("ab") as log,
         progress_bar(title, len(jobs), len(made)) as advance,
     ):
         for number, records in _run(folder, jobs, waiting, make, workers):
             made[number] = records
-            log.write(json.dumps({"job": number, "records": records}, ensure_ascii=False) + "\n")
+            log.write(json_line({"job": number, "records": records}))
             log.flush()
             advance(1)
     clips = [record for number in range(len(jobs)) for record in made[number]]
-    with replaced_file(folder / INDEX) as path:
-        index = {"settings": settings, "clips": clips}
-        path.write_text(json.dumps(index, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
+    write_json(folder / INDEX, {"settings": settings, "clips": clips})
     (folder / _MADE).unlink()
     return True
 
@@ -158,8 +156,7 @@ def _made(folder: Path, settings: Record) -> dict[int, list[Record]]:
         foreign = [path.name for path in folder.iterdir() if not path.name.startswith(".")]
         if foreign:
             raise NoiseError([f"{folder} must be a new or an empty folder, but has {foreign[0]}."])
-        with replaced_file(log) as path:
-            path.write_text(json.dumps(settings) + "\n", encoding="utf-8")
+        write_text(log, json.dumps(settings) + "\n")
         return {}
     for unfinished in folder.glob(".*.*.*"):  # of a run that was killed
         unfinished.unlink()
@@ -174,8 +171,7 @@ def _made(folder: Path, settings: Record) -> dict[int, list[Record]]:
             if all((folder / record["file"]).is_file() for record in entry["records"]):
                 made[entry["job"]] = entry["records"]
                 kept.append(line)
-    with replaced_file(log) as path:
-        path.write_text("\n".join(kept) + "\n", encoding="utf-8")
+    write_text(log, "\n".join(kept) + "\n")
     return made
 
 

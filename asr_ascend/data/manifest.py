@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from asr_ascend.system.atomic import replaced_file
+from asr_ascend.system.atomic import write_json_lines
 
 
 @dataclass(frozen=True)
@@ -96,13 +96,7 @@ def write_manifest(path: str | os.PathLike[str], utterances: Iterable[Utterance]
     Audio below the manifest's folder is written relative to it, other audio absolute.
     """
     manifest = Path(path).absolute()
-    with (
-        replaced_file(manifest) as temporary,
-        temporary.open("w", encoding="utf-8", newline="\n") as stream,
-    ):
-        for utterance in utterances:
-            record = _record(utterance, manifest.parent)
-            stream.write(json.dumps(record, ensure_ascii=False) + "\n")
+    write_json_lines(manifest, (_record(utterance, manifest.parent) for utterance in utterances))
 
 
 def _parse(line: str, found: list[str]) -> dict[str, Any] | None:

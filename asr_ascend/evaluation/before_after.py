@@ -7,14 +7,14 @@ from __future__ import annotations
 
 import argparse
 import json
-import sys
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
 from asr_ascend.evaluation import comparison
 from asr_ascend.evaluation.tables import draw_cer, unique
-from asr_ascend.system.atomic import replaced_file
+from asr_ascend.system.atomic import write_text
+from asr_ascend.system.command import CommandParser, run_command
 
 PICTURE, TEXT = "cer_before_after.png", "comparison.md"
 # Two evaluations heard the same only where these are the same.
@@ -87,21 +87,20 @@ def decoding_notes(before: dict[str, Any], after: dict[str, Any]) -> list[str]:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """The command; the exit status."""
+    return run_command(lambda: _compare(arguments), (ReportError,))
+
+
+def _compare(arguments: Sequence[str] | None) -> int:
     options = _parser().parse_args(arguments)
-    try:
-        before, after = read_report(options.before), read_report(options.after)
-        summary = compared(before, after)
-        folder = options.out or (options.after if options.after.is_dir() else options.after.parent)
-        folder.mkdir(parents=True, exist_ok=True)
-        notes = decoding_notes(before, after)
-        parts = ["# Comparison", *comparison.markdown(summary), *notes]
-        draw_cer(summary, folder / PICTURE)
-        with replaced_file(folder / TEXT) as temporary:
-            text = "\n\n".join([*parts, f"![CER by SNR before and after]({PICTURE})"])
-            temporary.write_text(text + "\n", encoding="utf-8")
-    except (ReportError, OSError) as error:
-        print(f"Error: {error}", file=sys.stderr)
-        return 2
+    before, after = read_report(options.before), read_report(options.after)
+    summary = compared(before, after)
+    folder = options.out or (options.after if options.after.is_dir() else options.after.parent)
+    folder.mkdir(parents=True, exist_ok=True)
+    notes = decoding_notes(before, after)
+    parts = ["# Comparison", *comparison.markdown(summary), *notes]
+    draw_cer(summary, folder / PICTURE)
+    text = "\n\n".join([*parts, f"![CER by SNR before and after]({PICTURE})"])
+    write_text(folder / TEXT, text + "\n")
     print(f"CER in % by SNR in dB ({summary['utterances']} utterances)")
     print("\n".join([*comparison.table(summary), *notes]))
     print(f"Comparison: {folder / TEXT}  plot: {folder / PICTURE}")
@@ -131,7 +130,7 @@ def _condition(row: dict[str, Any]) -> tuple[str, str, str]:
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
+    parser = CommandParser(
         prog="python -m asr_ascend.compare",
         description="Table and plot of two evaluations of the same speech in the same noise: what "
         "the second model won, and what it cost. Nothing is decoded again.",

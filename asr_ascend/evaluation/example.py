@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 
 import soundfile
@@ -15,6 +14,7 @@ from asr_ascend.decoding import greedy_decode
 from asr_ascend.decoding.chunks import Chunks
 from asr_ascend.evaluation.lattice_picture import drawable, plot_alignment
 from asr_ascend.evaluation.pictures import draw_example
+from asr_ascend.system.atomic import write_json_lines
 
 EXAMPLE_SNR_DB = 5.0
 SPECTROGRAM, ALIGNMENT = "example.png", "example_alignment.png"
@@ -49,8 +49,7 @@ def write_example(
         "audio_filepath": "example.wav",
         "text": utterance.text,
     }
-    line = json.dumps(record, ensure_ascii=False) + "\n"
-    (folder / "example.json").write_text(line, encoding="utf-8")
+    write_json_lines(folder / "example.json", [record])
     draw_example(folder / SPECTROGRAM, speech, noisy, EXAMPLE_SNR_DB, sample_rate_hz)
     heard = _draw_alignment(trained, noisy, chunks, folder / ALIGNMENT)
     said = (

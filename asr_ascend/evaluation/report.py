@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -29,7 +28,7 @@ from asr_ascend.evaluation.tables import (
     snr_title,
     unique,
 )
-from asr_ascend.system.atomic import replaced_file
+from asr_ascend.system.atomic import write_json, write_json_lines, write_text
 
 _PICTURE_TITLES = {
     "training.png": "## Training",
@@ -197,10 +196,9 @@ def markdown(summary: dict[str, Any]) -> str:
 def write(summary: dict[str, Any], results: Iterable[Decoded], folder: Path) -> None:
     """Writes report.md, report.json, utterances.jsonl and cer_by_snr.png, each in one step."""
     folder.mkdir(parents=True, exist_ok=True)
-    lines = (json.dumps(utterance_record(r), ensure_ascii=False) + "\n" for r in results)
-    _replace(folder / "utterances.jsonl", "".join(lines))
-    _replace(folder / "report.json", json.dumps(summary, ensure_ascii=False, indent=1) + "\n")
-    _replace(folder / "report.md", markdown(summary))
+    write_json_lines(folder / "utterances.jsonl", map(utterance_record, results))
+    write_json(folder / "report.json", summary)
+    write_text(folder / "report.md", markdown(summary))
     draw_cer(summary, folder / "cer_by_snr.png")
 
 
@@ -240,8 +238,3 @@ def _emission(results: Sequence[Decoded]) -> dict[str, Any]:
         "share_guessed": round(sum(result.guessed for result in results) / len(ranked), 5),
         "median_chunk_wait_ms": round(delays.median_chunk_wait_ms, 1),
     }
-
-
-def _replace(path: Path, text: str) -> None:
-    with replaced_file(path) as temporary:
-        temporary.write_text(text, encoding="utf-8")

@@ -210,8 +210,6 @@ class StepProgress(Callback):
         self, trainer: Trainer, pl_module: LightningModule, exception: BaseException
     ) -> None:
         self._stop()
-        if isinstance(exception, KeyboardInterrupt) and trainer.is_global_zero:
-            self.console.print("Interrupted; resume=true goes on from the run's last checkpoint.")
 
     def _stop(self) -> None:
         if self.bar is not None:

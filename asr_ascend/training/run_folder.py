@@ -12,7 +12,7 @@ from lightning.pytorch import Callback, LightningModule, Trainer
 from asr_ascend.checkpoints.checkpoint import KEY, CheckpointError, read_checkpoint
 from asr_ascend.config.composing import made_by
 from asr_ascend.config.rules import ConfigError
-from asr_ascend.system.atomic import replaced_file
+from asr_ascend.system.atomic import write_json
 
 RECORD = "run.json"
 CONFIG = "config.json"
@@ -170,13 +170,6 @@ def _parameter_keys(config: Mapping[str, Any]) -> dict[str, Any]:
 
 def _shown(value: Any) -> str:
     return "null" if value is None else str(value)
-
-
-def write_json(path: Path, contents: dict[str, Any]) -> None:
-    """Writes a file of JSON in one step."""
-    text = json.dumps(contents, ensure_ascii=False, indent=1) + "\n"
-    with replaced_file(path) as temporary:
-        temporary.write_text(text, encoding="utf-8")
 
 
 def _read_json(path: Path) -> dict[str, Any]:

@@ -132,7 +132,7 @@ def test_keep_writes_what_a_manifest_can_hold_and_warns(flawed, tmp_path, capsys
     told = capsys.readouterr()
     listed = ["clipped", "duration", "empty_text", "silent", "stereo", "truncated", "unreadable"]
     kinds = ", ".join(f"{kind} (1)" for kind in listed)
-    assert f"warning: all: kept 7 with problems ({kinds})\n" in told.err
+    assert f"Warning: all: kept 7 with problems ({kinds})\n" in told.err
     assert "left out 3 that no manifest can hold" in told.out
 
 
@@ -190,7 +190,7 @@ def test_a_failed_write_leaves_the_old_manifest(folder, tmp_path, capsys, monkey
     monkeypatch.setattr("asr_ascend.data.manifest._record", full)
     assert run(*options) == 2
     assert capsys.readouterr().err.endswith(
-        f"error: {tmp_path / 'out'}: No space left on device.\n"
+        f"Error: {tmp_path / 'out/rec.jsonl'}: No space left on device.\n"
     )
     assert (tmp_path / "out/rec.jsonl").read_bytes() == before
     names = sorted(path.name for path in (tmp_path / "out").iterdir())

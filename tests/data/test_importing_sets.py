@@ -40,7 +40,7 @@ def test_held_out_sets(folder, tmp_path, capsys):
     assert report["written"] == {f"{name}.jsonl": len(ids) for name, ids in sets.items()}
     capsys.readouterr()
     assert run(*options, "--hold-out-by", "speaker") == 2
-    error = "error: Utterance 'u0' has no speaker to hold out by.\n"
+    error = "Error: Utterance 'u0' has no speaker to hold out by.\n"
     assert error in capsys.readouterr().err
 
 
@@ -105,7 +105,7 @@ def test_requests_that_do_not_fit_the_source(folder, tmp_path, capsys):
          "without problems."),
     ]:  # fmt: skip
         assert run(*arguments) == 2
-        assert capsys.readouterr().err.endswith(f"error: {message}\n")
+        assert capsys.readouterr().err.endswith(f"Error: {message}\n")
         # All but the last are refused before any inspection.
         assert (tmp_path / "out").exists() == (arguments[-1] == "v=0.0001")
     assert not list((tmp_path / "out").glob("*.jsonl"))

@@ -111,4 +111,4 @@ def test_the_tokenizer_of_a_checkpoint(folder, tmp_path, capsys):
         "model.",
     }.items():
         assert run(*options, "--tokenizer", tmp_path / name) == 2
-        assert capsys.readouterr().err == f"error: {message}\n"
+        assert capsys.readouterr().err == f"Error: {message}\n"

@@ -112,7 +112,7 @@ def test_a_full_disk_is_told_in_a_sentence(tmp_path, capsys, monkeypatch):
     out = tmp_path / "bank"
     arguments = ["bank", "--out", str(out), "--clips", "3", "--seconds", "0.2", "--workers", "1"]
     assert main(arguments) == 2
-    assert capsys.readouterr().err == f"Error: {out}: No space left on device.\n"
+    assert capsys.readouterr().err == f"Error: {out / 'clip-00001.wav'}: No space left on device.\n"
     assert sorted(path.name for path in out.iterdir()) == [".made.jsonl", "clip-00000.wav"]
     monkeypatch.undo()
     assert main(arguments) == 0

@@ -222,7 +222,7 @@ def test_a_file_that_cannot_be_written_is_one_sentence(tmp_path):
         timeout=300,
     )
     assert result.returncode == 2
-    assert result.stderr.splitlines()[-1] == f"error: {tmp_path / 'demo'}: File too large."
+    assert result.stderr.splitlines()[-1] == f"Error: {tmp_path / 'demo'}: File too large."
     assert "Traceback" not in result.stderr
     assert [path.name for path in tmp_path.iterdir()] == ["small_files.py"]
 
@@ -231,7 +231,7 @@ def test_another_folder_is_not_overwritten(tmp_path, capsys):
     pytest.importorskip("espeakng_loader", reason=NO_SYNTHESISER)
     (tmp_path / "thesis.tex").write_text("years of work")
     assert synthesis.main(["--out", str(tmp_path)]) == 2
-    message = f"error: `out` must be empty or hold a corpus, but {tmp_path} holds other files.\n"
+    message = f"Error: `out` must be empty or hold a corpus, but {tmp_path} holds other files.\n"
     assert capsys.readouterr().err == message
     assert files(tmp_path) == {"thesis.tex": b"years of work"}
 
@@ -240,7 +240,7 @@ def test_missing_packages_are_named(tmp_path, monkeypatch, capsys):
     monkeypatch.setitem(sys.modules, "espeakng_loader", None)
     assert synthesis.main(["--out", str(tmp_path / "demo")]) == 2
     assert capsys.readouterr().err == (
-        "error: Speech synthesis needs the package espeakng_loader: "
+        "Error: Speech synthesis needs the package espeakng_loader: "
         "pip install 'asr-ascend[demo]'\n"
     )
 

@@ -9,7 +9,6 @@ file stands for are rendered.
 from __future__ import annotations
 
 import argparse
-import json
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -27,7 +26,8 @@ from asr_ascend.data.importing.options import parse
 from asr_ascend.data.importing.source import Entry, EntrySet, SourceError, adjust_spaces
 from asr_ascend.data.importing.table import Columns, read_csv, read_jsonl
 from asr_ascend.data.manifest import Utterance, write_manifest
-from asr_ascend.system.atomic import replaced_file
+from asr_ascend.system.atomic import write_json
+from asr_ascend.system.command import run_command
 
 NOTES = ".inspected"
 RENDERED = "audio"
@@ -227,9 +227,7 @@ def _write_report(
         fix=options.fix,
         written={f"{stem}.jsonl": len(chosen) for stem, chosen in manifests.items()},
     )
-    with replaced_file(_report_path(out, name)) as temporary:
-        text = json.dumps(content, ensure_ascii=False, indent=2) + "\n"
-        temporary.write_text(text, encoding="utf-8")
+    write_json(_report_path(out, name), content)
 
 
 def _report_path(out: Path, name: str) -> Path:
@@ -248,7 +246,7 @@ def _tell(
     if checked.flagged and options.fix == "drop":
         print(f"  {name}: dropped {len(checked.flagged)} with problems")
     elif warning := report.warn_kept(checked):
-        print(f"warning: {name}: {warning}", file=sys.stderr)
+        print(f"Warning: {name}: {warning}", file=sys.stderr)
     if left_out := report.count_left_out(checked):
         print(f"  {name}: {left_out}")
     if checked.problems():
@@ -269,16 +267,9 @@ def _tell_undecided(options: argparse.Namespace, checked: Mapping[str, Checked])
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Command line; returns the exit status: 0; 1 for problems without --fix; 2 for bad input."""
-    options = parse(arguments)
-    try:
-        return run(options)
-    except (SourceError, InspectionError) as error:
-        print(f"error: {error}", file=sys.stderr)
-        return 2
-    except OSError as error:
-        print(f"error: {error.filename or options.out}: {error.strerror}.", file=sys.stderr)
-        return 2
-    except KeyboardInterrupt:
-        print("Interrupted; the same command goes on from here.", file=sys.stderr)
-        return 130
+    """Command line; the exit status, which is 1 for problems without --fix."""
+    return run_command(
+        lambda: run(parse(arguments)),
+        (SourceError, InspectionError),
+        interrupted="Interrupted; the same command goes on from here.",
+    )

@@ -148,7 +148,7 @@ def _read_notes(notes: Path) -> dict[str | None, AudioFacts]:
 
 
 def _open_notes(notes: Path) -> IO[str]:
-    stream = notes.open("a", encoding="utf-8")
+    stream = notes.open("a", encoding="utf-8", errors="backslashreplace")
     if stream.tell() > 0:
         stream.write("\n")  # ends a line that a killed run may have left unfinished
     return stream

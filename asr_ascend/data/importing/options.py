@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from asr_ascend.data.importing.hold_out import KEYS
 from asr_ascend.data.importing.problems import MEANINGS, NEVER_WRITTEN
 from asr_ascend.data.importing.source import SPACES
+from asr_ascend.system.command import CommandParser
 
 _FORMATS = {
     "folder": (
@@ -67,7 +68,7 @@ examples:
 
 def parse(arguments: Sequence[str] | None = None) -> argparse.Namespace:
     """The options; a wrong one ends the program with status 2."""
-    parser = argparse.ArgumentParser(
+    parser = CommandParser(
         prog="python -m asr_ascend.data.importing",
         description=textwrap.fill(_DESCRIPTION, 80),
         epilog=_EXAMPLES,
@@ -91,8 +92,8 @@ def parse(arguments: Sequence[str] | None = None) -> argparse.Namespace:
     return options
 
 
-def _shared() -> argparse.ArgumentParser:
-    shared = argparse.ArgumentParser(add_help=False)
+def _shared() -> CommandParser:
+    shared = CommandParser(add_help=False)
     add = shared.add_argument
     add("source", metavar="SOURCE", help="what to import, see above")
     add("--out", required=True, metavar="DIR", help="folder for NAME.jsonl and NAME.report.json")

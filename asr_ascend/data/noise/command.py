@@ -27,29 +27,23 @@ from asr_ascend.data.noise.levels import level_db, level_dba
 from asr_ascend.data.noise.mixing import mix_at_snr
 from asr_ascend.data.noise.recordings import import_recordings, parse_channel
 from asr_ascend.data.seeding import seeded_generator
+from asr_ascend.system.command import CommandParser, run_command
 
 _COMMANDS = ("show", "bank", "recordings")
 _SPEECH_DBA = (75.0, 85.0)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Runs a command; the exit status: 0, or 2 with a sentence for each problem on stderr."""
+    """Runs a command; the exit status."""
+    return run_command(lambda: _run(arguments), (ValueError, RuntimeError))
+
+
+def _run(arguments: Sequence[str] | None) -> int:
     given = list(sys.argv[1:] if arguments is None else arguments)
     if not given or (given[0].startswith("-") and given[0] not in ("-h", "--help")):
         given = ["show", *given]
     options = _parser().parse_args(given)
-    try:
-        return {"show": _show, "bank": _bank, "recordings": _recordings}[options.command](options)
-    except OSError as error:
-        print(f"Error: {error.filename or options.out}: {error.strerror}.", file=sys.stderr)
-        return 2
-    except (ValueError, RuntimeError) as error:
-        for line in str(error).split("\n"):
-            print(f"Error: {line}", file=sys.stderr)
-        return 2
-    except KeyboardInterrupt:
-        print("Interrupted.", file=sys.stderr)
-        return 130
+    return {"show": _show, "bank": _bank, "recordings": _recordings}[options.command](options)
 
 
 def _show(options: argparse.Namespace) -> int:
@@ -162,7 +156,7 @@ def _parser() -> argparse.ArgumentParser:
         f"  {name:<22} {profile.level_dba[0]:.0f}-{profile.level_dba[1]:.0f} dB(A)  {profile.about}"
         for name, profile in EQUIPMENT.items()
     )
-    parser = argparse.ArgumentParser(
+    parser = CommandParser(
         prog="python -m asr_ascend.data.noise",
         description="Substation noise to listen to, to look at, and in banks to train with.\n"
         "Without a command: show.",

@@ -4,20 +4,24 @@ from __future__ import annotations
 
 import argparse
 import os
-import sys
 from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
 
 from asr_ascend.data.clip_folder import read_index
 from asr_ascend.data.rooms.responses import PLACES, RoomResponses, make_rooms, reverberate
+from asr_ascend.system.command import CommandParser, run_command
 
 __all__ = ["PLACES", "RoomResponses", "make_rooms", "reverberate"]
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Command line; the exit status: 0, or 2 with one line on stderr."""
-    parser = argparse.ArgumentParser(
+    """Command line; the exit status."""
+    return run_command(lambda: _make(arguments), (ValueError, RuntimeError))
+
+
+def _make(arguments: Sequence[str] | None) -> int:
+    parser = CommandParser(
         prog="python -m asr_ascend.data.rooms",
         description="Makes responses of rooms and of an open transformer bay, to train with. Needs "
         "pip install 'asr-ascend[rooms]'.",
@@ -34,25 +38,15 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--workers", type=int, default=os.cpu_count() or 1, help=help_workers)
     parser.add_argument("--force", action="store_true", help="make them again")
     options = parser.parse_args(arguments)
-    try:
-        made = make_rooms(
-            options.out,
-            options.rooms,
-            options.places,
-            options.seed,
-            options.sample_rate_hz,
-            options.workers,
-            options.force,
-        )
-    except OSError as error:
-        print(f"Error: {error.filename or options.out}: {error.strerror}.", file=sys.stderr)
-        return 2
-    except (ValueError, RuntimeError) as error:
-        print(f"Error: {error}", file=sys.stderr)
-        return 2
-    except KeyboardInterrupt:
-        print("Interrupted.", file=sys.stderr)
-        return 130
+    made = make_rooms(
+        options.out,
+        options.rooms,
+        options.places,
+        options.seed,
+        options.sample_rate_hz,
+        options.workers,
+        options.force,
+    )
     if not made:
         print(f"{options.out} is up to date: nothing to do.")
         return 0

@@ -16,7 +16,6 @@ import multiprocessing
 import os
 import random
 import shutil
-import sys
 import tempfile
 import time
 from collections.abc import Sequence
@@ -29,6 +28,8 @@ from typing import Any
 from asr_ascend.data.manifest import Utterance, write_manifest
 from asr_ascend.data.synthesis import espeak, phrases
 from asr_ascend.data.wav import write_wav
+from asr_ascend.system.atomic import write_json
+from asr_ascend.system.command import CommandParser, run_command
 from asr_ascend.system.processes import interrupts_held
 from asr_ascend.system.progress import progress_bar
 
@@ -151,6 +152,8 @@ def synthesise(
             shutil.rmtree(retired)
         else:
             temporary.rename(target)
+    except OSError as error:  # of a file in a folder that will be gone
+        raise OSError(error.errno, error.strerror, str(target)) from error
     finally:
         shutil.rmtree(temporary, ignore_errors=True)
     return {**description, "made": True}
@@ -180,8 +183,7 @@ def _write_corpus(folder: Path, config: CorpusConfig, workers: int, wanted: str)
             "characters": len(set("".join(u.text for u in chosen))),
         }
     description = {"hash": wanted, "config": asdict(config), "splits": splits}
-    text = json.dumps(description, ensure_ascii=False, indent=2) + "\n"
-    (folder / _DESCRIPTION).write_text(text, encoding="utf-8")
+    write_json(folder / _DESCRIPTION, description)
     return description
 
 
@@ -268,9 +270,17 @@ def _collect(lines: Sequence[Line], folder: Path) -> list[Utterance]:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Command line; returns the exit status: 0, or 2 with one line on stderr."""
+    """Command line; the exit status."""
+    return run_command(
+        lambda: _make(arguments),
+        (ValueError, espeak.SynthesisError),
+        interrupted="Interrupted; nothing was written.",
+    )
+
+
+def _make(arguments: Sequence[str] | None) -> int:
     defaults = CorpusConfig()
-    parser = argparse.ArgumentParser(
+    parser = CommandParser(
         prog="python -m asr_ascend.data.synthesis",
         description="Makes the embedded corpus: synthetic Mandarin defect records with times of "
         "each syllable, as 16 kHz wav files and JSONL manifests. Does nothing if the same corpus "
@@ -293,17 +303,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         options.train, options.valid, options.commands, options.unseen, options.seed
     )
     started = time.perf_counter()
-    try:
-        result = synthesise(options.out, config, options.workers, options.force)
-    except OSError as error:
-        print(f"error: {error.filename or options.out}: {error.strerror}.", file=sys.stderr)
-        return 2
-    except (ValueError, espeak.SynthesisError) as error:
-        print(f"error: {error}", file=sys.stderr)
-        return 2
-    except KeyboardInterrupt:
-        print("Interrupted; nothing was written.", file=sys.stderr)
-        return 130
+    result = synthesise(options.out, config, options.workers, options.force)
     if not result["made"]:
         print(f"{options.out} is up to date (hash {result['hash'][:12]}): nothing to do.")
         return 0
