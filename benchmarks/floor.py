@@ -40,7 +40,9 @@ def library() -> ctypes.CDLL:
     compiler = os.environ.get("CXX") or shutil.which("c++") or shutil.which("g++")
     if compiler is None:
         raise RuntimeError("there is no C++ compiler for the memory floor; CXX names one.")
-    made_of = (SOURCE.read_bytes(), compiler.encode(), machine.processor().encode())
+    # Two machines of one name may differ in their instruction sets, as clouds mask them.
+    processor = (machine.processor(), machine.instruction_sets())
+    made_of = (SOURCE.read_bytes(), compiler.encode(), *(part.encode() for part in processor))
     path = FOLDER / f"floor-{hashlib.sha256(b'|'.join(made_of)).hexdigest()[:16]}.so"
     if not path.is_file():
         build(compiler, path)

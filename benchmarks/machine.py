@@ -70,17 +70,30 @@ def output_of(*command: str) -> str | None:
     return result.stdout.strip()
 
 
-def processor() -> str:
-    """The processor's name with its family and model, since clouds blur the name."""
+def processor_fields() -> dict[str, str]:
+    """What /proc/cpuinfo says of the first processor; empty where there is no such file."""
     try:
         text = Path("/proc/cpuinfo").read_text()
     except OSError:
-        return platform.processor() or platform.machine()
-    fields = dict(
+        return {}
+    return dict(
         (part.strip() for part in line.split(":", 1))
         for line in text.split("\n\n")[0].splitlines()
         if ":" in line
     )
+
+
+def instruction_sets() -> str:
+    """The processor's instruction sets, by the kernel's names; empty where it gives none."""
+    fields = processor_fields()
+    return fields.get("flags", fields.get("Features", ""))
+
+
+def processor() -> str:
+    """The processor's name with its family and model, since clouds blur the name."""
+    fields = processor_fields()
+    if not fields:
+        return platform.processor() or platform.machine()
     name = fields.get("model name", platform.machine())
     known = [f"{key} {fields[key]}" for key in ("cpu family", "model") if key in fields]
     return f"{name} ({', '.join(known)})" if known else name

@@ -20,6 +20,12 @@ inline int g_failures = 0;
 // The exit status of a test program: 77 tells ctest that there was nothing to run.
 constexpr int kSkipped = 77;
 
+// Says that this CPU, or this build, lacks an instruction set. Returns the exit status.
+inline int Skip(const char* test, const char* isa) {
+  std::printf("%s: skipped, since there is no %s here\n", test, isa == nullptr ? "version" : isa);
+  return kSkipped;
+}
+
 // Under an emulator: less of what takes long, and no fork, which qemu-user does not survive with
 // threads about.
 inline bool IsEmulated() { return std::getenv("ASR_ASCEND_TEST_EMULATED") != nullptr; }

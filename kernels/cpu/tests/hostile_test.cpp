@@ -233,7 +233,7 @@ void WrongArguments() {
 }  // namespace
 
 int main() {
-  if (asr_ascend_isa() == nullptr) return kSkipped;
+  if (asr_ascend_isa() == nullptr) return Skip("hostile_test", std::getenv("ASR_ASCEND_ISA"));
   NotFiniteInEveryLane();
   NotFiniteLogProbabilities();
   MaskedSymbols();

@@ -122,7 +122,7 @@ void ForkWhileOthersCall() {
 }  // namespace
 
 int main() {
-  if (asr_ascend_isa() == nullptr) return kSkipped;
+  if (asr_ascend_isa() == nullptr) return Skip("threads_test", std::getenv("ASR_ASCEND_ISA"));
   alarm(4 * kSecondsBeforeHanging);
   EveryTaskOnce();
   AnyNumberOfThreads();
