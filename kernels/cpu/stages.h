@@ -5,7 +5,7 @@
 
 #include <stdint.h>
 
-#include "core/rnnt_layout.h"
+#include "rnnt_lattice/layout.h"
 
 namespace asr_ascend {
 

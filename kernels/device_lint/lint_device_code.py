@@ -1,4 +1,4 @@
-"""Holds the kernels and kernels/core to what the device's compiler takes. Needs clang.
+"""Holds the kernels and kernels/rnnt_lattice to what the device's compiler takes. Needs clang.
 
     python kernels/device_lint/lint_device_code.py [--kernels FOLDER] [--clang PROGRAM]
 
@@ -26,7 +26,7 @@ import call_graph
 
 HERE = Path(__file__).resolve().parent
 KERNELS = HERE.parent
-FOLDERS = ("rnnt_loss_fused/op_kernel", "core")
+FOLDERS = ("rnnt_loss_fused/op_kernel", "rnnt_lattice")
 HEADERS = {"stdint.h", "kernel_operator.h"}  # besides the project's own
 
 ALLOCATORS = {"malloc", "calloc", "realloc", "free", "aligned_alloc", "alloca", "__builtin_alloca"}
@@ -75,7 +75,7 @@ def command(clang: str, *flags: str) -> list[str]:
 
 
 def normalised(path: str) -> str:
-    """clang names a header by the way it was reached: op_kernel/../../core/rnnt_walk.h."""
+    """clang names a header by the way it was reached: op_kernel/../../rnnt_lattice/walk.h."""
     return os.path.normpath(path)
 
 

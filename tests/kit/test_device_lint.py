@@ -12,7 +12,7 @@ import pytest
 
 KERNELS = Path(__file__).resolve().parents[2] / "kernels"
 SCRIPT = KERNELS / "device_lint" / "lint_device_code.py"
-FOLDERS = ("rnnt_loss_fused/op_kernel", "core")
+FOLDERS = ("rnnt_loss_fused/op_kernel", "rnnt_lattice")
 
 needs_clang = pytest.mark.skipif(shutil.which("clang++") is None, reason="there is no clang++")
 
@@ -252,14 +252,14 @@ def test_constants_that_need_code_to_start(tmp_path: Path) -> None:
 # A piece of the real kernels, what becomes of it, and the rule that notices.
 REAL_FAULTS = {
     "a constant loses its f": ("op_kernel/rnnt_loss_vector.h", "-1e29f", "-1e29", "double"),
-    "a method of the core's code loses its qualifier": (
-        "../core/rnnt_schedule.h",
+    "a method of the shared code loses its qualifier": (
+        "../rnnt_lattice/schedule.h",
         "ASR_ASCEND_CORE_METHOD void Pop()",
         "void Pop()",
         "qualifier",
     ),
     "a heap that sifts by calling itself": (
-        "../core/rnnt_schedule.h",
+        "../rnnt_lattice/schedule.h",
         "storage_.Set(place, value);\n  }",
         "storage_.Set(place, value);\n    if (value < 0) SiftDown(place, 0);\n  }",
         "recursion",

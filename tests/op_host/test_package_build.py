@@ -67,10 +67,13 @@ def test_shared_headers_are_staged_with_the_kernels(calls: list[str], build: Pat
         f"ascendc_kernels SRC_BASE {build}/kernel_sources TILING_LIBRARY cust_optiling"
     ]
     staged = build / "kernel_sources"
-    for folder, pattern in (("op_kernel", '"(?:../)*core/([^"]+)"'), ("op_kernel", '"([^"/]+)"')):
+    for folder, pattern in (
+        ("op_kernel", '"(?:../)*rnnt_lattice/([^"]+)"'),
+        ("op_kernel", '"([^"/]+)"'),
+    ):
         for source in (staged / "rnnt_loss_fused" / folder).glob("*"):
             for included in re.findall(rf"#include {pattern}", source.read_text()):
-                home = staged / "core" if "core" in pattern else source.parent
+                home = staged / "rnnt_lattice" if "rnnt_lattice" in pattern else source.parent
                 assert included == "kernel_operator.h" or (home / included).is_file(), included
 
 

@@ -11,7 +11,7 @@ from tests.support import emulated_operator as emulated
 SOURCES = sorted(
     [
         *(emulated.KERNELS / "rnnt_loss_fused" / "op_kernel").iterdir(),
-        *(emulated.KERNELS / "core").glob("*.h"),
+        *(emulated.KERNELS / "rnnt_lattice").glob("*.h"),
     ]
 )
 # The host's library, double precision, allocation, exceptions, dynamic types, lambdas.

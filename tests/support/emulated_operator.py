@@ -103,7 +103,7 @@ def build(folder: Path, kernels: Path = KERNELS) -> ctypes.CDLL:
 def build_altered(folder: Path, header: str, changes: dict[str, str]) -> ctypes.CDLL:
     """The same with pieces of one header of op_kernel replaced, each of which occurs once."""
     kernels = folder / "kernels"
-    for part in ("core", "emulator", "rnnt_loss_fused"):
+    for part in ("rnnt_lattice", "emulator", "rnnt_loss_fused"):
         shutil.copytree(KERNELS / part, kernels / part)
     source = kernels / "rnnt_loss_fused" / "op_kernel" / header
     text = source.read_text()

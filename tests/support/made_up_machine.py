@@ -122,7 +122,7 @@ class MadeUpMachine:
         self._make_torch()
 
     def _make_repository(self) -> None:
-        for part in ("build_npu", "core", "rnnt_loss_fused", "verify"):
+        for part in ("build_npu", "rnnt_lattice", "rnnt_loss_fused", "verify"):
             shutil.copytree(REPOSITORY / "kernels" / part, self.kernels / part)
         shutil.copy(REPOSITORY / "kernels" / "build.sh", self.kernels)
         write(self.kernels / "torch_binding" / "setup.py", SETUP)

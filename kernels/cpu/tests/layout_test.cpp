@@ -1,7 +1,8 @@
 // Addresses of rows and slots of anti-diagonals, with numbers only: nothing is allocated.
+#include "rnnt_lattice/layout.h"
+
 #include <vector>
 
-#include "core/rnnt_layout.h"
 #include "cpu/tests/check.h"
 
 namespace core = asr_ascend::core;

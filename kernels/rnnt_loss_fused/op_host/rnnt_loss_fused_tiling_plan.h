@@ -7,7 +7,7 @@
 #include <cstdint>
 #include <string>
 
-#include "../../core/rnnt_schedule.h"
+#include "../../rnnt_lattice/schedule.h"
 #include "../op_kernel/rnnt_loss_fused_tiling_data.h"
 #include "../op_kernel/rnnt_loss_fused_tiling_key.h"
 #include "rnnt_loss_fused_check.h"

@@ -8,9 +8,9 @@
 
 #define ASR_ASCEND_CORE_INLINE __aicore__ static inline
 #define ASR_ASCEND_CORE_METHOD __aicore__ inline
-#include "../../core/rnnt_layout.h"
-#include "../../core/rnnt_schedule.h"
-#include "../../core/rnnt_walk.h"
+#include "../../rnnt_lattice/layout.h"
+#include "../../rnnt_lattice/schedule.h"
+#include "../../rnnt_lattice/walk.h"
 #include "rnnt_loss_vector.h"
 
 namespace rnnt_loss {

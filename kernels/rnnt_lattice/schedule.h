@@ -1,12 +1,12 @@
 // Which core computes which lattice: two tasks (alpha, beta) per sample, or beta alone, largest
 // first, each to the least loaded core. Every core runs the same code on the same lengths, so
 // nothing is sent.
-#ifndef ASR_ASCEND_CORE_RNNT_SCHEDULE_H_
-#define ASR_ASCEND_CORE_RNNT_SCHEDULE_H_
+#ifndef ASR_ASCEND_RNNT_LATTICE_SCHEDULE_H_
+#define ASR_ASCEND_RNNT_LATTICE_SCHEDULE_H_
 
 #include <stdint.h>
 
-#include "rnnt_walk.h"
+#include "walk.h"
 
 namespace asr_ascend {
 namespace core {
@@ -148,4 +148,4 @@ class LatticeSchedule {
 }  // namespace core
 }  // namespace asr_ascend
 
-#endif  // ASR_ASCEND_CORE_RNNT_SCHEDULE_H_
+#endif  // ASR_ASCEND_RNNT_LATTICE_SCHEDULE_H_

@@ -1,12 +1,12 @@
 // Walks over the rows of a batch in the order of lattice slots: sample after sample, anti-diagonal
 // after anti-diagonal, and on a diagonal in the order of t, so that the rows of a run are a fixed
 // distance apart in memory. For kernels that derive everything from the lengths on the device.
-#ifndef ASR_ASCEND_CORE_RNNT_WALK_H_
-#define ASR_ASCEND_CORE_RNNT_WALK_H_
+#ifndef ASR_ASCEND_RNNT_LATTICE_WALK_H_
+#define ASR_ASCEND_RNNT_LATTICE_WALK_H_
 
 #include <stdint.h>
 
-#include "rnnt_layout.h"
+#include "layout.h"
 
 #ifndef ASR_ASCEND_CORE_METHOD
 #define ASR_ASCEND_CORE_METHOD inline
@@ -123,4 +123,4 @@ ASR_ASCEND_CORE_INLINE SampleSpan FindSample(const Lengths& lengths, int64_t slo
 }  // namespace core
 }  // namespace asr_ascend
 
-#endif  // ASR_ASCEND_CORE_RNNT_WALK_H_
+#endif  // ASR_ASCEND_RNNT_LATTICE_WALK_H_

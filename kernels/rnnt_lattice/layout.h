@@ -1,8 +1,8 @@
 // Where the numbers of an RNN-T lattice lie. Shared by every kernel, so: no std, no allocation,
 // free functions with internal linkage only (a translation unit compiled for a wider instruction
 // set must not lend its copy to the others).
-#ifndef ASR_ASCEND_CORE_RNNT_LAYOUT_H_
-#define ASR_ASCEND_CORE_RNNT_LAYOUT_H_
+#ifndef ASR_ASCEND_RNNT_LATTICE_LAYOUT_H_
+#define ASR_ASCEND_RNNT_LATTICE_LAYOUT_H_
 
 #include <stdint.h>
 
@@ -83,4 +83,4 @@ ASR_ASCEND_CORE_INLINE int64_t SlotStep(const Lattice& lattice, int64_t diagonal
 }  // namespace core
 }  // namespace asr_ascend
 
-#endif  // ASR_ASCEND_CORE_RNNT_LAYOUT_H_
+#endif  // ASR_ASCEND_RNNT_LATTICE_LAYOUT_H_
