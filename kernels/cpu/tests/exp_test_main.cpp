@@ -3,7 +3,7 @@
 // instruction of the set in front of the question.
 #include <cstring>
 
-#include "cpu/isa.h"
+#include "cpu/runtime/isa.h"
 #include "cpu/tests/check.h"
 #include "cpu/tests/exp_test.h"
 

@@ -1,4 +1,4 @@
-#include "cpu/isa.h"
+#include "cpu/runtime/isa.h"
 
 #include <cstdlib>
 #include <cstring>

@@ -1,4 +1,4 @@
-#include "cpu/problem.h"
+#include "cpu/rnnt_loss/problem.h"
 
 #include <cmath>
 

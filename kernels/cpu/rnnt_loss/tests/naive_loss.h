@@ -1,6 +1,6 @@
 // The definition of the loss written out in double, cell by cell, for the tests to compare with.
-#ifndef ASR_ASCEND_CPU_TESTS_NAIVE_LOSS_H_
-#define ASR_ASCEND_CPU_TESTS_NAIVE_LOSS_H_
+#ifndef ASR_ASCEND_CPU_RNNT_LOSS_TESTS_NAIVE_LOSS_H_
+#define ASR_ASCEND_CPU_RNNT_LOSS_TESTS_NAIVE_LOSS_H_
 
 #include <algorithm>
 #include <cmath>
@@ -103,4 +103,4 @@ inline NaiveResult NaiveLoss(const NaiveSample& sample, int64_t vocab, int64_t b
   return result;
 }
 
-#endif  // ASR_ASCEND_CPU_TESTS_NAIVE_LOSS_H_
+#endif  // ASR_ASCEND_CPU_RNNT_LOSS_TESTS_NAIVE_LOSS_H_

@@ -1,4 +1,4 @@
-#include "cpu/huge_pages.h"
+#include "cpu/runtime/pages.h"
 
 #include <cstdint>
 

@@ -1,6 +1,6 @@
 // Compiled once per instruction set, with that set's flags and ASR_ASCEND_SIMD_<name> defined.
-#include "cpu/simd/lattice_kernels.h"
-#include "cpu/simd/row_kernels.h"
+#include "cpu/rnnt_loss/lattice_kernels.h"
+#include "cpu/rnnt_loss/row_kernels.h"
 
 namespace asr_ascend {
 namespace ASR_ASCEND_SIMD_NAMESPACE {

@@ -1,8 +1,8 @@
 // Which of the compiled versions of the vector code runs.
-#ifndef ASR_ASCEND_CPU_ISA_H_
-#define ASR_ASCEND_CPU_ISA_H_
+#ifndef ASR_ASCEND_CPU_RUNTIME_ISA_H_
+#define ASR_ASCEND_CPU_RUNTIME_ISA_H_
 
-#include "cpu/stages.h"
+#include "cpu/rnnt_loss/stages.h"
 
 namespace asr_ascend {
 
@@ -15,4 +15,4 @@ const char* RunnableIsas();
 
 }  // namespace asr_ascend
 
-#endif  // ASR_ASCEND_CPU_ISA_H_
+#endif  // ASR_ASCEND_CPU_RUNTIME_ISA_H_

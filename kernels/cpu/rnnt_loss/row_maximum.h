@@ -1,6 +1,6 @@
 // The largest number of a row.
-#ifndef ASR_ASCEND_CPU_SIMD_ROW_MAXIMUM_H_
-#define ASR_ASCEND_CPU_SIMD_ROW_MAXIMUM_H_
+#ifndef ASR_ASCEND_CPU_RNNT_LOSS_ROW_MAXIMUM_H_
+#define ASR_ASCEND_CPU_RNNT_LOSS_ROW_MAXIMUM_H_
 
 #include "cpu/simd/storage.h"
 
@@ -85,4 +85,4 @@ using RowMaximum = typename RowMaximumOf<T>::Type;
 }  // namespace ASR_ASCEND_SIMD_NAMESPACE
 }  // namespace asr_ascend
 
-#endif  // ASR_ASCEND_CPU_SIMD_ROW_MAXIMUM_H_
+#endif  // ASR_ASCEND_CPU_RNNT_LOSS_ROW_MAXIMUM_H_

@@ -1,13 +1,14 @@
 // The same bits for any number of threads, in a forked child, and for several callers at once.
+#include "cpu/runtime/threads.h"
+
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include <atomic>
 #include <thread>
 
-#include "cpu/tests/cases.h"
+#include "cpu/rnnt_loss/tests/cases.h"
 #include "cpu/tests/check.h"
-#include "cpu/thread_pool.h"
 
 namespace {
 

@@ -2,11 +2,11 @@
 //
 // The largest term is exactly 1. What is kept is the rest, without that 1: the logarithm of a row
 // that is nearly certain is as small as the rest, and its bits would be lost beside the 1.
-#ifndef ASR_ASCEND_CPU_SIMD_ROW_SUM_H_
-#define ASR_ASCEND_CPU_SIMD_ROW_SUM_H_
+#ifndef ASR_ASCEND_CPU_RNNT_LOSS_ROW_SUM_H_
+#define ASR_ASCEND_CPU_RNNT_LOSS_ROW_SUM_H_
 
+#include "cpu/rnnt_loss/row_maximum.h"
 #include "cpu/simd/exp_log.h"
-#include "cpu/simd/row_maximum.h"
 #include "cpu/simd/storage.h"
 
 namespace asr_ascend {
@@ -233,4 +233,4 @@ struct RowSummer {
 }  // namespace ASR_ASCEND_SIMD_NAMESPACE
 }  // namespace asr_ascend
 
-#endif  // ASR_ASCEND_CPU_SIMD_ROW_SUM_H_
+#endif  // ASR_ASCEND_CPU_RNNT_LOSS_ROW_SUM_H_

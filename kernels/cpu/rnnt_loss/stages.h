@@ -1,7 +1,7 @@
 // What the driver hands to the vector code, and the table of functions that each instruction set
 // fills in. Plain data only: this header is seen by translation units compiled for different sets.
-#ifndef ASR_ASCEND_CPU_STAGES_H_
-#define ASR_ASCEND_CPU_STAGES_H_
+#ifndef ASR_ASCEND_CPU_RNNT_LOSS_STAGES_H_
+#define ASR_ASCEND_CPU_RNNT_LOSS_STAGES_H_
 
 #include <stdint.h>
 
@@ -64,4 +64,4 @@ struct SimdKernels {
 
 }  // namespace asr_ascend
 
-#endif  // ASR_ASCEND_CPU_STAGES_H_
+#endif  // ASR_ASCEND_CPU_RNNT_LOSS_STAGES_H_

@@ -1,7 +1,7 @@
 // Costs and gradients against the definition in double, in every dtype and layout.
 #include <cstdlib>
 
-#include "cpu/tests/cases.h"
+#include "cpu/rnnt_loss/tests/cases.h"
 #include "cpu/tests/check.h"
 
 namespace {

@@ -1,7 +1,7 @@
 // Costs near zero: right to their own last bits, not to those of 1.
 #include <cstdlib>
 
-#include "cpu/tests/cases.h"
+#include "cpu/rnnt_loss/tests/cases.h"
 #include "cpu/tests/check.h"
 
 namespace {

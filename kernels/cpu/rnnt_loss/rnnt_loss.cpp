@@ -1,6 +1,4 @@
 // The C interface: checks, memory, and the order of the stages.
-#include "cpu/asr_ascend_cpu.h"
-
 #include <algorithm>
 #include <cmath>
 #include <cstring>
@@ -8,11 +6,12 @@
 #include <memory>
 #include <vector>
 
-#include "cpu/best_path.h"
-#include "cpu/huge_pages.h"
-#include "cpu/isa.h"
-#include "cpu/problem.h"
-#include "cpu/thread_pool.h"
+#include "cpu/asr_ascend_cpu.h"
+#include "cpu/rnnt_loss/best_path.h"
+#include "cpu/rnnt_loss/problem.h"
+#include "cpu/runtime/isa.h"
+#include "cpu/runtime/pages.h"
+#include "cpu/runtime/threads.h"
 
 namespace asr_ascend {
 namespace {

@@ -1,6 +1,6 @@
 // Threads that share the tasks of one call.
-#ifndef ASR_ASCEND_CPU_THREAD_POOL_H_
-#define ASR_ASCEND_CPU_THREAD_POOL_H_
+#ifndef ASR_ASCEND_CPU_RUNTIME_THREADS_H_
+#define ASR_ASCEND_CPU_RUNTIME_THREADS_H_
 
 #include <cstdint>
 
@@ -23,4 +23,4 @@ void ParallelFor(int64_t tasks, int64_t threads, const Body& body) {
 
 }  // namespace asr_ascend
 
-#endif  // ASR_ASCEND_CPU_THREAD_POOL_H_
+#endif  // ASR_ASCEND_CPU_RUNTIME_THREADS_H_

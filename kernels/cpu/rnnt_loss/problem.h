@@ -1,13 +1,13 @@
 // Checks a problem as it comes through the C interface and lays out its samples.
-#ifndef ASR_ASCEND_CPU_PROBLEM_H_
-#define ASR_ASCEND_CPU_PROBLEM_H_
+#ifndef ASR_ASCEND_CPU_RNNT_LOSS_PROBLEM_H_
+#define ASR_ASCEND_CPU_RNNT_LOSS_PROBLEM_H_
 
 #include <cstddef>
 #include <cstdint>
 #include <vector>
 
 #include "cpu/asr_ascend_cpu.h"
-#include "cpu/stages.h"
+#include "cpu/rnnt_loss/stages.h"
 
 namespace asr_ascend {
 
@@ -24,4 +24,4 @@ asr_ascend_status CheckProblem(const asr_ascend_rnnt_problem& problem,
 
 }  // namespace asr_ascend
 
-#endif  // ASR_ASCEND_CPU_PROBLEM_H_
+#endif  // ASR_ASCEND_CPU_RNNT_LOSS_PROBLEM_H_

@@ -1,5 +1,5 @@
 // The likeliest alignment against a plain dynamic programme in double, in every dtype and layout.
-#include "cpu/tests/cases.h"
+#include "cpu/rnnt_loss/tests/cases.h"
 #include "cpu/tests/check.h"
 
 namespace {

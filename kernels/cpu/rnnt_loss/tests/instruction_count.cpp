@@ -6,7 +6,7 @@
 #include <cstdlib>
 #include <string>
 
-#include "cpu/tests/cases.h"
+#include "cpu/rnnt_loss/tests/cases.h"
 
 int main(int argc, char** argv) {
   if (argc != 5) return 2;

@@ -1,5 +1,5 @@
 // Input that is wrong, not finite or degenerate.
-#include "cpu/tests/cases.h"
+#include "cpu/rnnt_loss/tests/cases.h"
 #include "cpu/tests/check.h"
 
 namespace {

@@ -1,4 +1,4 @@
-#include "cpu/best_path.h"
+#include "cpu/rnnt_loss/best_path.h"
 
 #include <algorithm>
 #include <cmath>

@@ -1,4 +1,4 @@
-#include "cpu/thread_pool.h"
+#include "cpu/runtime/threads.h"
 
 #include <pthread.h>
 

@@ -1,6 +1,6 @@
 // Random batches of lattices in any dtype and layout, and their truth.
-#ifndef ASR_ASCEND_CPU_TESTS_CASES_H_
-#define ASR_ASCEND_CPU_TESTS_CASES_H_
+#ifndef ASR_ASCEND_CPU_RNNT_LOSS_TESTS_CASES_H_
+#define ASR_ASCEND_CPU_RNNT_LOSS_TESTS_CASES_H_
 
 #include <cmath>
 #include <cstddef>
@@ -11,7 +11,7 @@
 #include <vector>
 
 #include "cpu/asr_ascend_cpu.h"
-#include "cpu/tests/naive_loss.h"
+#include "cpu/rnnt_loss/tests/naive_loss.h"
 
 inline int ElementBytes(int dtype) {
   if (dtype == ASR_ASCEND_FLOAT64) return 8;
@@ -229,4 +229,4 @@ inline Outcome Run(const Case& c) {
   return outcome;
 }
 
-#endif  // ASR_ASCEND_CPU_TESTS_CASES_H_
+#endif  // ASR_ASCEND_CPU_RNNT_LOSS_TESTS_CASES_H_

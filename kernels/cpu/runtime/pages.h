@@ -1,6 +1,6 @@
 // Fresh memory in large pages.
-#ifndef ASR_ASCEND_CPU_HUGE_PAGES_H_
-#define ASR_ASCEND_CPU_HUGE_PAGES_H_
+#ifndef ASR_ASCEND_CPU_RUNTIME_PAGES_H_
+#define ASR_ASCEND_CPU_RUNTIME_PAGES_H_
 
 #include <cstddef>
 
@@ -13,4 +13,4 @@ void AdviseHugePages(void* memory, std::size_t bytes);
 
 }  // namespace asr_ascend
 
-#endif  // ASR_ASCEND_CPU_HUGE_PAGES_H_
+#endif  // ASR_ASCEND_CPU_RUNTIME_PAGES_H_

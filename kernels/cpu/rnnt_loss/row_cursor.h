@@ -1,9 +1,9 @@
 // Walks the rows of all samples in order.
-#ifndef ASR_ASCEND_CPU_SIMD_ROW_CURSOR_H_
-#define ASR_ASCEND_CPU_SIMD_ROW_CURSOR_H_
+#ifndef ASR_ASCEND_CPU_RNNT_LOSS_ROW_CURSOR_H_
+#define ASR_ASCEND_CPU_RNNT_LOSS_ROW_CURSOR_H_
 
+#include "cpu/rnnt_loss/stages.h"
 #include "cpu/simd/simd.h"
-#include "cpu/stages.h"
 
 namespace asr_ascend {
 namespace ASR_ASCEND_SIMD_NAMESPACE {
@@ -63,4 +63,4 @@ ASR_ASCEND_SIMD_INLINE bool IsUnusedBlank(const RowCursor& cursor) {
 }  // namespace ASR_ASCEND_SIMD_NAMESPACE
 }  // namespace asr_ascend
 
-#endif  // ASR_ASCEND_CPU_SIMD_ROW_CURSOR_H_
+#endif  // ASR_ASCEND_CPU_RNNT_LOSS_ROW_CURSOR_H_

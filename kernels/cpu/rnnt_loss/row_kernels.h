@@ -1,11 +1,11 @@
 // The two stages that read the logits: log-norms with the two gathered log-probabilities, and
 // the gradient.
-#ifndef ASR_ASCEND_CPU_SIMD_ROW_KERNELS_H_
-#define ASR_ASCEND_CPU_SIMD_ROW_KERNELS_H_
+#ifndef ASR_ASCEND_CPU_RNNT_LOSS_ROW_KERNELS_H_
+#define ASR_ASCEND_CPU_RNNT_LOSS_ROW_KERNELS_H_
 
+#include "cpu/rnnt_loss/row_cursor.h"
+#include "cpu/rnnt_loss/row_sum.h"
 #include "cpu/simd/exp_log.h"
-#include "cpu/simd/row_cursor.h"
-#include "cpu/simd/row_sum.h"
 #include "cpu/simd/storage.h"
 
 namespace asr_ascend {
@@ -240,4 +240,4 @@ void Gradient(const Job& job, int64_t first, int64_t last) {
 }  // namespace ASR_ASCEND_SIMD_NAMESPACE
 }  // namespace asr_ascend
 
-#endif  // ASR_ASCEND_CPU_SIMD_ROW_KERNELS_H_
+#endif  // ASR_ASCEND_CPU_RNNT_LOSS_ROW_KERNELS_H_

@@ -1,10 +1,10 @@
 // The likeliest path through one sample's lattice (Viterbi).
-#ifndef ASR_ASCEND_CPU_BEST_PATH_H_
-#define ASR_ASCEND_CPU_BEST_PATH_H_
+#ifndef ASR_ASCEND_CPU_RNNT_LOSS_BEST_PATH_H_
+#define ASR_ASCEND_CPU_RNNT_LOSS_BEST_PATH_H_
 
 #include <cstdint>
 
-#include "cpu/stages.h"
+#include "cpu/rnnt_loss/stages.h"
 
 namespace asr_ascend {
 
@@ -16,4 +16,4 @@ double BestPath(const Job& job, const Sample& sample, int64_t* frames);
 
 }  // namespace asr_ascend
 
-#endif  // ASR_ASCEND_CPU_BEST_PATH_H_
+#endif  // ASR_ASCEND_CPU_RNNT_LOSS_BEST_PATH_H_

@@ -1,9 +1,9 @@
 // alpha, beta and what the gradient needs of them, one anti-diagonal after another.
-#ifndef ASR_ASCEND_CPU_SIMD_LATTICE_KERNELS_H_
-#define ASR_ASCEND_CPU_SIMD_LATTICE_KERNELS_H_
+#ifndef ASR_ASCEND_CPU_RNNT_LOSS_LATTICE_KERNELS_H_
+#define ASR_ASCEND_CPU_RNNT_LOSS_LATTICE_KERNELS_H_
 
+#include "cpu/rnnt_loss/row_cursor.h"
 #include "cpu/simd/exp_log.h"
-#include "cpu/simd/row_cursor.h"
 #include "cpu/simd/storage.h"
 
 namespace asr_ascend {
@@ -227,4 +227,4 @@ static void Occupancy(const Job& job, const Sample& sample, double log_prob, int
 }  // namespace ASR_ASCEND_SIMD_NAMESPACE
 }  // namespace asr_ascend
 
-#endif  // ASR_ASCEND_CPU_SIMD_LATTICE_KERNELS_H_
+#endif  // ASR_ASCEND_CPU_RNNT_LOSS_LATTICE_KERNELS_H_
