@@ -10,7 +10,7 @@ PYTEST_ARGS ?=
 NPU_VENV ?= .venv-npu
 NPU_TESTS ?=
 export NPU_VENV NPU_TESTS
-MAKE_NPU_VENV = kernels/emulator/runtime/make_venv.sh $(NPU_VENV) $(PYTHON) $(BIN)/cmake
+MAKE_NPU_VENV = kernels/cann_standin/make_venv.sh $(NPU_VENV) $(PYTHON) $(BIN)/cmake
 
 # OpenMP's threads otherwise spin for milliseconds, and slow down whoever else uses the cores.
 export GOMP_SPINCOUNT ?= 10000

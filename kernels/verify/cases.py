@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 KERNELS = Path(__file__).resolve().parents[1]
-for folder in (KERNELS.parent, KERNELS / "rnnt_loss_fused" / "tests" / "model"):
+for folder in (KERNELS.parent, KERNELS / "rnnt_loss_fused" / "time_model"):
     sys.path.insert(0, str(folder))
 
 import tables  # noqa: E402

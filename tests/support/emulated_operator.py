@@ -15,7 +15,7 @@ from torch import Tensor
 from tests.support import oracles
 
 KERNELS = Path(__file__).resolve().parents[2] / "kernels"
-SOURCES = Path("rnnt_loss_fused") / "tests" / "emulator"
+SOURCES = Path("rnnt_loss_fused") / "emulated"
 FLAGS = ["-std=c++17", "-O2", "-ffp-contract=off", "-fPIC", "-shared", "-Wall", "-Wextra"]
 
 DTYPES = (torch.float32, torch.float16, torch.bfloat16)

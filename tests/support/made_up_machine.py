@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 REPOSITORY = Path(__file__).resolve().parents[2]
-DOUBLE = Path("rnnt_loss_fused") / "tests" / "ut" / "cann_double" / "cmake"
+DOUBLE = Path("cann_standin") / "cann_double" / "cmake"
 # Not the tests' own Python: there the package is installed, and with it real torch.
 BARE_PYTHON = Path(sys.base_prefix) / "bin" / "python3"
 TOOLS = (
@@ -122,7 +122,7 @@ class MadeUpMachine:
         self._make_torch()
 
     def _make_repository(self) -> None:
-        for part in ("build_npu", "rnnt_lattice", "rnnt_loss_fused", "verify"):
+        for part in ("build_npu", "cann_standin", "rnnt_lattice", "rnnt_loss_fused", "verify"):
             shutil.copytree(REPOSITORY / "kernels" / part, self.kernels / part)
         shutil.copy(REPOSITORY / "kernels" / "build.sh", self.kernels)
         write(self.kernels / "torch_binding" / "setup.py", SETUP)

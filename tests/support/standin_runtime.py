@@ -10,7 +10,7 @@ import torch
 
 
 class Counters(ctypes.Structure):
-    """AsrAscendStandInCounters of kernels/emulator/runtime/standin_counters.h."""
+    """AsrAscendStandInCounters of kernels/cann_standin/standin_counters.h."""
 
     _fields_ = [
         (name, ctypes.c_uint64)

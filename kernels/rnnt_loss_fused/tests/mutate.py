@@ -1,8 +1,8 @@
 """Breaks the kernel on purpose, one fault at a time, and shows which test notices.
 
-Each mutation replaces a piece of text that occurs exactly once in a copy of the sources; the tests
-of tests/operator then run on the copy until the first one fails. A mutation that no test notices
-is an error.
+Each mutation replaces a piece of text that occurs exactly once in a copy of the sources. Then the
+tests of tests/kernels/operator run on the copy until the first one fails. A mutation that no test
+notices is an error.
 """
 
 from __future__ import annotations
@@ -25,9 +25,10 @@ COPIED = (
     "kernels",
     "tests/__init__.py",
     "tests/conftest.py",
+    "tests/kernels/__init__.py",
     "tests/support",
     "tests/losses",
-    "tests/operator",
+    "tests/kernels/operator",
 )
 
 
@@ -192,7 +193,7 @@ class Outcome:
     complaint: str
 
 
-def run_tests(folder: Path, tests: Sequence[str] = ("tests/operator",)) -> Outcome:
+def run_tests(folder: Path, tests: Sequence[str] = ("tests/kernels/operator",)) -> Outcome:
     command = [sys.executable, "-m", "pytest", *tests, "-x", "-q", "-m", "not slow and not bench"]
     command += ["-p", "no:cacheprovider", "--tb=line", "-W", "ignore"]
     environment = {**os.environ, "PYTHONPATH": str(folder), "COLUMNS": "1000"}
@@ -207,7 +208,7 @@ def run_tests(folder: Path, tests: Sequence[str] = ("tests/operator",)) -> Outco
     return Outcome(False, match.group(1), (match.group(2) or "").strip())
 
 
-def try_mutation(mutation: Mutation, tests: Sequence[str] = ("tests/operator",)) -> Outcome:
+def try_mutation(mutation: Mutation, tests: Sequence[str] = ("tests/kernels/operator",)) -> Outcome:
     with tempfile.TemporaryDirectory(prefix="mutation-") as name:
         folder = Path(name)
         copy_sources(folder)
@@ -216,7 +217,7 @@ def try_mutation(mutation: Mutation, tests: Sequence[str] = ("tests/operator",))
 
 
 def table_row(mutation: Mutation, outcome: Outcome) -> str:
-    test = outcome.test.removeprefix("tests/operator/") or "**nothing**"
+    test = outcome.test.removeprefix("tests/kernels/operator/") or "**nothing**"
     complaint = re.sub(r"^[\w.]+(?:Error|Violation): | \[core .*", "", outcome.complaint)
     complaint = complaint.replace("|", "\\|")
     return f"| {mutation.name} | `{mutation.file}` | `{test}` | {complaint} |"

@@ -8,8 +8,9 @@ from pathlib import Path
 
 import pytest
 
-OPERATOR = Path(__file__).resolve().parents[2] / "kernels" / "rnnt_loss_fused"
-UNIT_TESTS = OPERATOR / "tests" / "ut" / "op_host"
+OPERATOR = Path(__file__).resolve().parents[3] / "kernels" / "rnnt_loss_fused"
+UNIT_TESTS = OPERATOR / "tests" / "op_host"
+CANN_DOUBLE = OPERATOR.parent / "cann_standin" / "cann_double"
 SOURCES = sorted((OPERATOR / "op_host").glob("*.cpp"))
 TEST_SOURCES = sorted(UNIT_TESTS.glob("*.cpp"))
 FLAGS = ["-std=c++17", "-O0", "-Wall", "-Wextra", "-Werror"]
@@ -30,7 +31,7 @@ def compiler() -> str:
 def outcomes(compiler: str, tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
     """The line that each case printed; `exit` holds what the run ended with."""
     executable = tmp_path_factory.mktemp("op_host") / "unit_tests"
-    includes = [f"-I{path}" for path in (OPERATOR, UNIT_TESTS, OPERATOR / "tests/ut/cann_double")]
+    includes = [f"-I{path}" for path in (OPERATOR, UNIT_TESTS, CANN_DOUBLE)]
     command = [compiler, *FLAGS, *SANITIZERS, *includes, *map(str, SOURCES + TEST_SOURCES)]
     built = subprocess.run(
         [*command, "-o", str(executable)], capture_output=True, text=True, check=False

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-OPERATOR = Path(__file__).resolve().parents[2] / "kernels" / "rnnt_loss_fused"
+OPERATOR = Path(__file__).resolve().parents[3] / "kernels" / "rnnt_loss_fused"
 DEFINITION = (OPERATOR / "op_host" / "rnnt_loss_fused_def.cpp").read_text()
 README = (OPERATOR / "README.md").read_text()
 OPERANDS = re.findall(r'(?:AddInput|AddOutput|Attr)\("(\w+)"', DEFINITION)
@@ -74,7 +74,7 @@ def test_document_has_both_phases_in_the_order_of_the_definition(operator: str) 
 
 
 def test_double_of_the_generated_header_is_the_documented_prototype() -> None:
-    header = squeezed((OPERATOR / "tests/ut/acl_double/aclnn_rnnt_loss_fused.h").read_text())
+    header = squeezed((OPERATOR / "tests/acl_double/aclnn_rnnt_loss_fused.h").read_text())
     document = squeezed((OPERATOR / "docs" / "aclnnRnntLossFused.md").read_text())
     declarations = re.findall(r"aclnnStatus aclnn\w+\(.*?\);", header)
     assert len(declarations) == 2

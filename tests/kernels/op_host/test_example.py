@@ -8,9 +8,10 @@ from pathlib import Path
 
 import pytest
 
-KERNELS = Path(__file__).resolve().parents[2] / "kernels"
+KERNELS = Path(__file__).resolve().parents[3] / "kernels"
 OPERATOR = KERNELS / "rnnt_loss_fused"
-DOUBLES = OPERATOR / "tests" / "ut"
+ACL_DOUBLE = OPERATOR / "tests" / "acl_double"
+CANN_DOUBLE = KERNELS / "cann_standin" / "cann_double"
 
 
 @pytest.fixture(scope="module")
@@ -21,10 +22,10 @@ def example(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("example")
     sources = [
         OPERATOR / "examples" / "test_aclnn_rnnt_loss_fused.cpp",
-        DOUBLES / "acl_double" / "acl_double.cpp",
+        ACL_DOUBLE / "acl_double.cpp",
         OPERATOR / "op_host" / "rnnt_loss_fused_tiling.cpp",
     ]
-    includes = [DOUBLES / "acl_double", DOUBLES / "cann_double", OPERATOR, KERNELS / "emulator"]
+    includes = [ACL_DOUBLE, CANN_DOUBLE, OPERATOR, KERNELS / "emulator"]
     flags = ["-std=c++17", "-O1", "-Wall", "-Wextra", "-Werror", "-ffp-contract=off"]
     command = [compiler, *flags, *(f"-I{path}" for path in includes), *map(str, sources)]
     executable = folder / "example"

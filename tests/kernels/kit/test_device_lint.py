@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-KERNELS = Path(__file__).resolve().parents[2] / "kernels"
+KERNELS = Path(__file__).resolve().parents[3] / "kernels"
 SCRIPT = KERNELS / "device_lint" / "lint_device_code.py"
 FOLDERS = ("rnnt_loss_fused/op_kernel", "rnnt_lattice")
 

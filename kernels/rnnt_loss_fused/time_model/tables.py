@@ -14,7 +14,7 @@ import tempfile
 from dataclasses import dataclass
 from pathlib import Path
 
-OPERATOR = Path(__file__).resolve().parents[2]
+OPERATOR = Path(__file__).resolve().parents[1]
 EMULATOR = OPERATOR.parent / "emulator"
 
 # What the chip is taken to be. kernels/README.md says where that is from.
@@ -113,7 +113,7 @@ class Work:
 
 def build(folder: Path) -> Path:
     executable = folder / "measure"
-    kernels = OPERATOR / "tests" / "emulator" / "emulated_kernels.cpp"
+    kernels = OPERATOR / "emulated" / "kernels.cpp"
     sources = [str(Path(__file__).with_name("measure.cpp")), str(kernels)]
     command = [os.environ.get("CXX", "g++"), "-std=c++17", "-O2", "-ffp-contract=off"]
     command += [f"-I{EMULATOR}", f"-I{OPERATOR}", *sources, "-o", str(executable)]

@@ -1,7 +1,7 @@
 // The kernels' entries behind plain functions: their names are also the host's namespace, so a
 // translation unit has one or the other.
-#ifndef ASR_ASCEND_RNNT_LOSS_EMULATED_KERNELS_H_
-#define ASR_ASCEND_RNNT_LOSS_EMULATED_KERNELS_H_
+#ifndef ASR_ASCEND_RNNT_LOSS_FUSED_EMULATED_KERNELS_H_
+#define ASR_ASCEND_RNNT_LOSS_FUSED_EMULATED_KERNELS_H_
 
 #include "kernel_operator.h"
 
@@ -22,4 +22,4 @@ void CallFused(const KernelAddresses& gm);
 void CallForward(const KernelAddresses& gm);
 void CallBackward(const KernelAddresses& gm);
 
-#endif  // ASR_ASCEND_RNNT_LOSS_EMULATED_KERNELS_H_
+#endif  // ASR_ASCEND_RNNT_LOSS_FUSED_EMULATED_KERNELS_H_

@@ -12,7 +12,7 @@ import torch
 
 from tests.support.standin_runtime import Runtime
 
-ROOT = Path(__file__).resolve().parents[2]
+ROOT = Path(__file__).resolve().parents[3]
 X = torch.arange(12.0).reshape(3, 4)
 Y = torch.tensor([[2.0], [-1.0], [0.5]])
 

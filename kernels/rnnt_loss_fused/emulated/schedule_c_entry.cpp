@@ -3,8 +3,8 @@
 #include <cstdint>
 #include <vector>
 
-#include "../../../rnnt_lattice/schedule.h"
-#include "../../../rnnt_lattice/walk.h"
+#include "../../rnnt_lattice/schedule.h"
+#include "../../rnnt_lattice/walk.h"
 
 namespace {
 

@@ -4,8 +4,8 @@
 #include <string>
 #include <vector>
 
-#include "../../op_host/rnnt_loss_fused_tiling_plan.h"
-#include "emulated_kernels.h"
+#include "../op_host/rnnt_loss_fused_tiling_plan.h"
+#include "kernels.h"
 
 extern "C" {
 

@@ -1,8 +1,8 @@
-#include "emulated_kernels.h"
+#include "kernels.h"
 
-#include "../../op_kernel/rnnt_loss_backward.cpp"
-#include "../../op_kernel/rnnt_loss_forward.cpp"
-#include "../../op_kernel/rnnt_loss_fused.cpp"
+#include "../op_kernel/rnnt_loss_backward.cpp"
+#include "../op_kernel/rnnt_loss_forward.cpp"
+#include "../op_kernel/rnnt_loss_fused.cpp"
 
 void CallFused(const KernelAddresses& gm) {
   rnnt_loss_fused(gm.logits, gm.targets, gm.logit_lengths, gm.target_lengths, gm.loss, gm.grad,

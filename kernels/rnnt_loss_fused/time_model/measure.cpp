@@ -8,9 +8,9 @@
 #include <type_traits>
 #include <vector>
 
+#include "emulated/kernels.h"
 #include "emulator/launch.h"
 #include "op_host/rnnt_loss_fused_tiling_plan.h"
-#include "tests/emulator/emulated_kernels.h"
 
 namespace {
 

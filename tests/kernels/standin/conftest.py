@@ -1,4 +1,4 @@
-"""Tests of the NPU path over a stand-in for CANN: see kernels/emulator/runtime/README.md.
+"""Tests of the NPU path over a stand-in for CANN: see kernels/cann_standin/README.md.
 
 They run in a Python of their own (`make venv-npu`). From pytest elsewhere, one process of that
 Python runs them all, and each of its tests is an item here, with its own outcome.

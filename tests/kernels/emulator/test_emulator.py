@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-EMULATOR = Path(__file__).resolve().parents[2] / "kernels" / "emulator"
+EMULATOR = Path(__file__).resolve().parents[3] / "kernels" / "emulator"
 PROGRAMS = ("rules", "values")
 CASE_PATTERN = re.compile(r"^(?:CASE|RULE|BINARY_CASE|UNARY_CASE|SCALAR_CASE)\((\w+)", re.MULTILINE)
 WARNINGS = ["-std=c++17", "-Wall", "-Wextra", "-Werror"]

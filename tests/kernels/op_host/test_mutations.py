@@ -1,4 +1,4 @@
-"""Every fault that mutate.py plants in the kernel makes a test of tests/operator fail."""
+"""Every fault that mutate.py plants in the kernel makes a test of tests/kernels/operator fail."""
 
 import importlib.util
 import sys
@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-OPERATOR = Path(__file__).resolve().parents[2] / "kernels" / "rnnt_loss_fused"
+OPERATOR = Path(__file__).resolve().parents[3] / "kernels" / "rnnt_loss_fused"
 
 
 def load_script():

@@ -11,7 +11,7 @@
 #include "emulator/launch.h"
 #include "register/op_def_registry.h"
 #include "register/op_impl_registry.h"
-#include "rnnt_loss_fused/tests/emulator/emulated_kernels.h"
+#include "rnnt_loss_fused/emulated/kernels.h"
 #include "standin.h"
 #include "utils/log/asc_cpu_log.h"
 

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-OPERATOR = Path(__file__).resolve().parents[2] / "kernels" / "rnnt_loss_fused"
-DOUBLE = OPERATOR / "tests" / "ut" / "cann_double" / "cmake"
+OPERATOR = Path(__file__).resolve().parents[3] / "kernels" / "rnnt_loss_fused"
+DOUBLE = OPERATOR.parent / "cann_standin" / "cann_double" / "cmake"
 
 
 @pytest.fixture(scope="module")

@@ -6,12 +6,12 @@ from pathlib import Path
 
 import pytest
 
-OPERATOR = Path(__file__).resolve().parents[2] / "kernels" / "rnnt_loss_fused"
+OPERATOR = Path(__file__).resolve().parents[3] / "kernels" / "rnnt_loss_fused"
 DOCUMENT = OPERATOR.parent / "README.md"
 
 
 def load_script():
-    path = OPERATOR / "tests" / "model" / "tables.py"
+    path = OPERATOR / "time_model" / "tables.py"
     spec = importlib.util.spec_from_file_location("tables", path)
     module = importlib.util.module_from_spec(spec)
     sys.modules["tables"] = module  # dataclasses look their module up
