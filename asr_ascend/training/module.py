@@ -18,6 +18,7 @@ from asr_ascend.decoding import greedy_decode
 from asr_ascend.decoding.metrics import FRAME_HOP_MS, ErrorCounts, character_errors
 from asr_ascend.training.objective import Losses, Objective
 from asr_ascend.training.optimizer import build_optimizer, frozen_modules
+from asr_ascend.training.position import set_position
 from asr_ascend.training.teacher import Teacher
 
 
@@ -193,6 +194,9 @@ class TransducerModule(LightningModule):
         config = self.config["optimizer"]
         optimizer, schedule = build_optimizer(self.model, config, total, fused)
         return [optimizer], [{"scheduler": schedule, "interval": "step"}]
+
+    def on_load_checkpoint(self, saved: dict[str, Any]) -> None:
+        set_position(saved["loops"]["fit_loop"])
 
     def on_save_checkpoint(self, saved: dict[str, Any]) -> None:
         saved[checkpoint.KEY] = checkpoint.describe(self.tokenizer, self.config)

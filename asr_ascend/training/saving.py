@@ -17,7 +17,9 @@ class Checkpoints(Callback):
     """Keeps last.ckpt and the k best by validation CER; their average.ckpt at the end.
 
     A step that ends with a validation is saved after it, so that a resumed run repeats neither the
-    step nor the validation.
+    step nor the validation. The last step of a training is saved as it ends, like any other: as
+    training ends, Lightning counts the epoch as finished, and a run that went on from such a
+    checkpoint would not hear the rest of it.
 
     Args:
         folder: where the files are.
@@ -57,7 +59,8 @@ class Checkpoints(Callback):
     ) -> None:
         step = trainer.global_step
         validates = trainer.enable_validation and step % self.val_every_steps == 0
-        if step != self.saved_step and step % self.every_steps == 0 and not validates:
+        due = step % self.every_steps == 0 or _ends_training(trainer)
+        if step != self.saved_step and due and not validates:
             self._save_last(trainer)
 
     def on_validation_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
@@ -75,8 +78,6 @@ class Checkpoints(Callback):
         self._save_last(trainer)
 
     def on_train_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
-        if self.saved_step != trainer.global_step:
-            self._save_last(trainer)
         if trainer.is_global_zero and self.averaged:
             contents = average_checkpoints(self.averaged)
             AtomicCheckpointIO().save_checkpoint(contents, self.folder / "average.ckpt")
@@ -90,6 +91,12 @@ class Checkpoints(Callback):
     def _save_last(self, trainer: Trainer) -> None:
         self.saved_step = trainer.global_step
         trainer.save_checkpoint(self.folder / "last.ckpt")
+
+
+def _ends_training(trainer: Trainer) -> bool:
+    """Whether no batch comes after this one."""
+    last_epoch = trainer.is_last_batch and trainer.current_epoch + 1 == trainer.max_epochs
+    return last_epoch or trainer.global_step == trainer.max_steps
 
 
 class ValidationSteps(Callback):
