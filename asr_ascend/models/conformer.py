@@ -14,6 +14,7 @@ from asr_ascend.models.attention import (
     chunk_mask,
     relative_positions,
 )
+from asr_ascend.models.dropout import Dropout
 from asr_ascend.models.encoder import StreamingEncoder
 from asr_ascend.models.subsampling import ConvSubsampling
 
@@ -31,7 +32,7 @@ class FeedForward(nn.Sequential):
             nn.Linear(dim, hidden_dim),
             nn.SiLU(),
             nn.Linear(hidden_dim, dim),
-            nn.Dropout(dropout),
+            Dropout(dropout),
         )
 
 
@@ -98,7 +99,7 @@ class ConformerLayer(nn.Module):
         self.feedforward1 = FeedForward(dim, feedforward_dim, dropout)
         self.attention = ChunkAttention(dim, num_heads, max_relative_position)
         self.convolution = CausalConvolution(dim, conv_kernel)
-        self.dropout = nn.Dropout(dropout)
+        self.dropout = Dropout(dropout)
         self.feedforward2 = FeedForward(dim, feedforward_dim, dropout)
         self.norm = nn.LayerNorm(dim)
 

@@ -13,6 +13,8 @@ import math
 import torch
 from torch import Tensor, nn
 
+from asr_ascend.models.dropout import Dropout
+
 PredictorState = list[list[Tensor]]
 
 
@@ -37,7 +39,7 @@ class StatelessPredictor(nn.Module):
         self.context = context
         self.output_dim = dim
         self.embedding = nn.Embedding(vocab_size, dim)
-        self.dropout = nn.Dropout(dropout)
+        self.dropout = Dropout(dropout)
         self.conv = nn.Conv1d(dim, dim, context, groups=math.gcd(dim, 4))
         self.activation = nn.SiLU()
 
@@ -79,7 +81,7 @@ class LSTMPredictor(nn.Module):
         super().__init__()
         self.output_dim = dim
         self.embedding = nn.Embedding(vocab_size, dim)
-        self.dropout = nn.Dropout(dropout)
+        self.dropout = Dropout(dropout)
         self.lstm = nn.LSTM(dim, dim, num_layers, batch_first=True)
         self.norm = nn.LayerNorm(dim)
 

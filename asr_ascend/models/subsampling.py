@@ -55,10 +55,24 @@ class ConvSubsampling(nn.Module):
         missing = features_for_frames(1) - num_features
         if missing > 0:
             features = nn.functional.pad(features, (0, 0, 0, missing))
-        # Channels last halves the time of the second convolution on a CPU.
-        x = features.unsqueeze(1).contiguous(memory_format=torch.channels_last)
-        x = self.activation(self.conv1(x))
+        x = self.activation(self._first_convolution(features))
         x = self.activation(self.conv2(x))
         x = x.permute(0, 2, 3, 1).flatten(2)  # (B, T, mel_bins_out * channels)
         x = self.norm(self.projection(x))
         return x[:, :0] if missing > 0 else x
+
+    def _first_convolution(self, features: Tensor) -> Tensor:
+        """`conv1` of (B, F, num_mel_bins): (B, channels, F', bins'), channels last on a CPU.
+
+        On a CPU as a matrix product, which takes a quarter of the convolution's time, forward and
+        backward. The convolution can't tell from one input channel that channels come last, and
+        gives them first, which makes the second convolution twice as slow.
+        """
+        if features.device.type != "cpu":
+            return self.conv1(features.unsqueeze(1).contiguous(memory_format=torch.channels_last))
+        windows = features.unfold(1, 3, 2).unfold(2, 3, 2)  # (B, F', bins', 3, 3)
+        # Transposed: its gradient is then the faster one of two ways to write the same product.
+        weight = self.conv1.weight.flatten(1).t().contiguous()
+        assert self.conv1.bias is not None
+        rows = torch.addmm(self.conv1.bias, windows.reshape(-1, weight.shape[0]), weight)
+        return rows.view(*windows.shape[:3], -1).permute(0, 3, 1, 2)
