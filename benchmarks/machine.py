@@ -15,7 +15,7 @@ from importlib import metadata
 from pathlib import Path
 from typing import TypeVar
 
-from asr_ascend.losses.backends import cpu
+from asr_ascend.losses.backends import cpu_library
 
 REPOSITORY = Path(__file__).resolve().parents[1]
 Argument = TypeVar("Argument")
@@ -35,7 +35,7 @@ def describe() -> dict:
             "memory_bytes": memory_bytes("MemTotal"),
             "load_average": list(os.getloadavg()),
             "system": f"{platform.system()} {platform.release()} {platform.machine()}",
-            "instruction_set": cpu.library().asr_ascend_isa().decode(),
+            "instruction_set": cpu_library.library().asr_ascend_isa().decode(),
         },
         "versions": {"python": platform.python_version(), **package_versions()},
     }

@@ -1,16 +1,10 @@
 """RNN-T loss over packed or padded logits. Needs torch alone."""
 
 from asr_ascend.losses.alignment import rnnt_alignment
-from asr_ascend.losses.backends.npu import check_status
+from asr_ascend.losses.backends.npu_status import check_status
 from asr_ascend.losses.joiner.loss import joiner_rnnt_loss
-from asr_ascend.losses.rnnt import (
-    RNNTLoss,
-    available_backends,
-    pack_logits,
-    rnnt_loss,
-    rnnt_loss_and_grad,
-    unpack_logits,
-)
+from asr_ascend.losses.packing import pack_logits, unpack_logits
+from asr_ascend.losses.rnnt import RNNTLoss, available_backends, rnnt_loss, rnnt_loss_and_grad
 
 __all__ = [
     "RNNTLoss",

@@ -1,56 +1,15 @@
 """Checks of type, dtype, shape, device and options: all that needs no value of a tensor."""
 
-import math
-
 import torch
 from torch import Tensor
-
-from asr_ascend.losses.layout import Problem
 
 DTYPES = (torch.float32, torch.float64, torch.float16, torch.bfloat16)
 _INDEX_DTYPES = (torch.int32, torch.int64)
 _REDUCTIONS = ("none", "mean", "sum")
 
 
-def check(logits: Tensor, problem: Problem, reuse_logits: bool) -> Problem:
-    """Checks the arguments of a loss; returns ``problem`` with ``blank`` made non-negative."""
-    _check_logits(logits)
-    targets, logit_lengths, target_lengths, blank, clamp, fused, fastemit_lambda, windows = problem
-    _check_index("targets", targets)
-    if targets.dim() != 2 or (logits.dim() == 4 and targets.shape[0] != logits.shape[0]):
-        expected = "(B, U)" if logits.dim() == 2 else f"({logits.shape[0]}, U)"
-        raise ValueError(f"`targets` must be {expected}, but has shape {shape_of(targets)}.")
-    if targets.device != logits.device:
-        raise ValueError(
-            f"`targets` must be on {logits.device} as `logits`, but is on {targets.device}."
-        )
-    check_lengths(logits, logit_lengths, target_lengths, targets.shape[0])
-    if not isinstance(blank, int):
-        raise TypeError(f"`blank` must be an int, but is {quoted(blank)}.")
-    vocab_size = logits.shape[-1]
-    if not -vocab_size <= blank < vocab_size:
-        raise ValueError(f"`blank` must be in [{-vocab_size}, {vocab_size - 1}], but is {blank}.")
-    # A tuple, since torch.compile of torch 2.9 can't trace a union.
-    if not isinstance(clamp, (int, float)):
-        raise TypeError(f"`clamp` must be a float, but is {quoted(clamp)}.")
-    if not -math.inf <= clamp <= math.inf:
-        raise ValueError(f"`clamp` must be a number, but is {clamp}.")
-    check_flag("fused_log_softmax", fused)
-    check_flag("reuse_logits", reuse_logits)
-    if not isinstance(fastemit_lambda, (int, float)):
-        raise TypeError(f"`fastemit_lambda` must be a float, but is {quoted(fastemit_lambda)}.")
-    if not 0.0 <= fastemit_lambda < math.inf:
-        raise ValueError(
-            f"`fastemit_lambda` must be finite and at least 0, but is {fastemit_lambda}."
-        )
-    if windows is not None:
-        _check_windows(logits, targets, windows)
-    if reuse_logits:
-        _check_reusable(logits)
-    return problem._replace(blank=blank % vocab_size)
-
-
-def _check_logits(logits: Tensor) -> None:
+def check_logits(logits: Tensor) -> None:
+    """Raises unless they are floats, packed or padded, with a vocabulary."""
     check_tensor("logits", logits)
     check_has_values("logits", logits)
     if logits.dtype not in DTYPES:
@@ -66,6 +25,18 @@ def _check_logits(logits: Tensor) -> None:
         raise ValueError(
             "`logits` must not be empty in its label and vocabulary dimensions, "
             f"but has shape {shape_of(logits)}."
+        )
+
+
+def check_targets(targets: Tensor, logits: Tensor) -> None:
+    """Raises unless they are (B, U) integers on the device of ``logits``."""
+    _check_index("targets", targets)
+    if targets.dim() != 2 or (logits.dim() == 4 and targets.shape[0] != logits.shape[0]):
+        expected = "(B, U)" if logits.dim() == 2 else f"({logits.shape[0]}, U)"
+        raise ValueError(f"`targets` must be {expected}, but has shape {shape_of(targets)}.")
+    if targets.device != logits.device:
+        raise ValueError(
+            f"`targets` must be on {logits.device} as `logits`, but is on {targets.device}."
         )
 
 
@@ -123,7 +94,8 @@ def _check_device(name: str, value: Tensor, logits: Tensor) -> None:
         raise ValueError(f"`{name}` must be on {expected}, but is on {value.device}.")
 
 
-def _check_windows(logits: Tensor, targets: Tensor, windows: Tensor) -> None:
+def check_windows(logits: Tensor, targets: Tensor, windows: Tensor) -> None:
+    """Raises unless they are (B, columns of ``targets``, 2) integers where lengths may be."""
     _check_index("emission_windows", windows)
     expected = (*shape_of(targets), 2)
     if shape_of(windows) != expected:
@@ -134,7 +106,11 @@ def _check_windows(logits: Tensor, targets: Tensor, windows: Tensor) -> None:
     _check_device("emission_windows", windows, logits)
 
 
-def _check_reusable(logits: Tensor) -> None:
+def check_reuse(logits: Tensor, reuse_logits: bool) -> None:
+    """Raises unless ``reuse_logits`` is a bool and, if True, ``logits`` may be overwritten."""
+    check_flag("reuse_logits", reuse_logits)
+    if not reuse_logits:
+        return
     if logits.requires_grad and logits.is_leaf:
         raise ValueError(
             "`logits` must not be a leaf that requires grad if `reuse_logits` is True, "

@@ -15,17 +15,14 @@ from asr_ascend.losses import layout
 BLANK, LABEL, REST = range(3)
 
 
-def row_labels(targets: Tensor, logit_lengths: Tensor, target_lengths: Tensor) -> Tensor:
+def row_labels(
+    num_rows: int, targets: Tensor, logit_lengths: Tensor, target_lengths: Tensor
+) -> Tensor:
     """(N,) int64: the label that each packed row may give; -1 in the last column of a lattice."""
     device = targets.device
-    columns = target_lengths.to(device, torch.int64) + 1
-    rows = logit_lengths.to(device, torch.int64) * columns
-    sample = torch.repeat_interleave(rows)
-    first = layout.row_offsets(logit_lengths, target_lengths).to(device)[:-1]
-    column = (torch.arange(len(sample), device=device) - first[sample]) % columns[sample]
+    sample, _, column = layout.packed_cells(num_rows, logit_lengths, target_lengths, device)
     padded = torch.nn.functional.pad(targets.to(torch.int64), (0, 1), value=-1)
-    labels = padded[sample, column]
-    return labels.where(column < columns[sample] - 1, -1)
+    return padded[sample, column].where(column < target_lengths.to(device)[sample], -1)
 
 
 def collapse(logits: Tensor, labels: Tensor, blank: int) -> tuple[Tensor, Tensor]:

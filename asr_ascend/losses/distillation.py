@@ -21,7 +21,7 @@ from torch import Tensor
 
 from asr_ascend.losses import checks, function_transforms, layout, values
 from asr_ascend.losses.collapsing import BLANK, LABEL, Collapse, collapse, row_labels
-from asr_ascend.losses.layout import Problem
+from asr_ascend.losses.problem import make_problem
 from asr_ascend.losses.rnnt import rnnt_loss
 
 DEFAULT_BLOCK_BYTES = 2**20
@@ -71,8 +71,8 @@ def collapsed_log_probs(
     Source:
         Panchapagesan et al. 2021, "Efficient Knowledge Distillation for RNN-Transducer Models".
     """
-    problem = Problem(targets, logit_lengths, target_lengths, blank, -1.0, True)
-    problem = checks.check(logits, problem, reuse_logits)
+    problem = make_problem(logits, targets, logit_lengths, target_lengths, blank)
+    checks.check_reuse(logits, reuse_logits)
     function_transforms.refuse_vmap("collapsed_log_probs", logits, *problem[:3])
     function_transforms.refuse_forward_mode("collapsed_log_probs", logits)
     function_transforms.refuse_func_gradient("collapsed_log_probs", logits)
@@ -82,7 +82,7 @@ def collapsed_log_probs(
         )
     _check_block_bytes(block_bytes)
     values.check_values(logits, problem)
-    labels = row_labels(targets, logit_lengths, target_lengths)
+    labels = row_labels(len(logits), targets, logit_lengths, target_lengths)
     block_rows = rows_per_block(logits.shape[1], block_bytes)
     result: Tensor = Collapse.apply(logits, labels, problem.blank, block_rows, reuse_logits)
     return result
@@ -109,7 +109,8 @@ def collapse_blocks(
     Raises:
         ValueError: another number of rows than N.
     """
-    labels = row_labels(targets, logit_lengths, target_lengths)
+    num_rows = int(layout.row_offsets(logit_lengths, target_lengths)[-1])
+    labels = row_labels(num_rows, targets, logit_lengths, target_lengths)
     parts, start = [], 0
     for block in blocks:
         part = labels[start : start + len(block)]

@@ -6,23 +6,9 @@ logits (B, T, U1, V) hold them with gaps.
 """
 
 from collections.abc import Iterator
-from typing import NamedTuple
 
 import torch
 from torch import Tensor
-
-
-class Problem(NamedTuple):
-    """All that defines a batch of losses but the logits, in the order the operators take it."""
-
-    targets: Tensor
-    logit_lengths: Tensor
-    target_lengths: Tensor
-    blank: int
-    clamp: float
-    fused_log_softmax: bool
-    fastemit_lambda: float = 0.0
-    emission_windows: Tensor | None = None
 
 
 def row_offsets(logit_lengths: Tensor, target_lengths: Tensor) -> Tensor:
@@ -80,3 +66,29 @@ def sample_lattices(
             yield rows.unflatten(0, (num_frames, num_labels + 1))
         else:
             yield logits[b, :num_frames, : num_labels + 1]
+
+
+def packed_cells(
+    num_rows: int, logit_lengths: Tensor, target_lengths: Tensor, device: torch.device
+) -> tuple[Tensor, Tensor, Tensor]:
+    """Sample, frame and column of each packed row; no value goes to the host.
+
+    Args:
+        num_rows: N.
+        logit_lengths: (B,) int32/int64, T_b.
+        target_lengths: (B,) int32/int64, U_b.
+        device: of the result.
+
+    Returns:
+        Three (N,) int64. From lengths that don't add up to N, the sample is one of the batch all
+        the same, if there is any, and nothing else is promised.
+    """
+    row = torch.arange(num_rows, device=device)
+    if len(logit_lengths) == 0:
+        nothing = torch.zeros_like(row)
+        return nothing, nothing, nothing
+    starts = row_offsets(logit_lengths, target_lengths).to(device)
+    sample = (torch.searchsorted(starts, row, right=True) - 1).clamp(0, len(starts) - 2)
+    columns = target_lengths.to(device, torch.int64)[sample].clamp(min=0) + 1
+    within = row - starts[sample]
+    return sample, torch.div(within, columns, rounding_mode="floor"), within % columns

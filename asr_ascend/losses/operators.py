@@ -1,229 +1,142 @@
-"""The torch operators of the loss: schema, CPU implementation, fake, autograd, vmap.
+"""The torch operators of the loss: schema, fake, autograd, vmap; and how they are called.
 
-Python owns the schema; another device's binary only implements it. Shapes and dtypes were checked
-by the caller (``rnnt.py``), values are checked here, out of sight of torch.compile.
+Python owns the schemas; a backend only implements them for its device. Shapes and dtypes were
+checked by the caller (``problem.py``), values are checked by the implementation, out of sight of
+torch.compile.
 """
 
-import math
-from collections.abc import Sequence
+from collections.abc import Callable
 from typing import Any, NoReturn
 
 import torch
 from torch import Tensor
 
-from asr_ascend.losses import function_transforms, values
-from asr_ascend.losses.backends import cpu, npu
-from asr_ascend.losses.checks import is_row_contiguous
-from asr_ascend.losses.layout import Problem
+from asr_ascend.losses import function_transforms
+from asr_ascend.losses.problem import Problem
 
-# The fields of layout.Problem.
+# The fields of Problem.
 _PROBLEM = (
     "Tensor targets, Tensor logit_lengths, Tensor target_lengths, "
     "SymInt blank, float clamp, bool fused_log_softmax, "
     "float fastemit_lambda, Tensor? emission_windows"
 )
 
-_library = torch.library.Library("asr_ascend", "DEF")
-_library.define(
+library = torch.library.Library("asr_ascend", "DEF")
+library.define(
     f"rnnt_loss_forward(Tensor logits, {_PROBLEM}, bool needs_grad, bool reuse_logits)"
     " -> (Tensor costs, Tensor state)"
 )
-_library.define(
+library.define(
     f"rnnt_loss_backward(Tensor grad_costs, Tensor logits, Tensor state, {_PROBLEM}) -> Tensor"
 )
-_library.define(
+library.define(
     f"rnnt_loss_backward_(Tensor grad_costs, Tensor(a!) logits, Tensor state, {_PROBLEM}) -> ()"
 )
-# The NPU alone: costs and gradient by one kernel, and what the latest calls found (npu.py).
-_library.define(f"rnnt_loss_fused(Tensor logits, {_PROBLEM}) -> (Tensor costs, Tensor grad)")
-_library.define("rnnt_loss_take_statuses(Device device, int count) -> Tensor[]")
+# Costs and gradient by one kernel, and what the latest calls found: of an NPU alone.
+library.define(f"rnnt_loss_fused(Tensor logits, {_PROBLEM}) -> (Tensor costs, Tensor grad)")
+library.define("rnnt_loss_take_statuses(Device device, int count) -> Tensor[]")
+library.define(
+    "rnnt_alignment(Tensor logits, Tensor targets, Tensor logit_lengths, Tensor target_lengths, "
+    "SymInt blank, bool fused_log_softmax) -> (Tensor frames, Tensor log_probs)"
+)
+
+# Given logits, B and needs_grad: costs and state, uninitialised, as a device's kernel makes them.
+NewOutputs = Callable[[Tensor, int, bool], tuple[Tensor, Tensor]]
+_new_outputs: dict[str, NewOutputs] = {}
 
 
-def rnnt_costs(logits: Tensor, problem: Problem, reuse_logits: bool) -> Tensor:
+def register_outputs(device_type: str, new_outputs: NewOutputs) -> None:
+    """Says what costs and state of ``rnnt_loss_forward`` look like on a type of device."""
+    _new_outputs[device_type] = new_outputs
+
+
+def costs(logits: Tensor, problem: Problem, reuse_logits: bool) -> Tensor:
     """Costs (B,) of packed or padded logits, float64 on the CPU; autograd knows their gradient."""
+    function_transforms.refuse_func_gradient("rnnt_loss", logits)
     needs_grad = logits.requires_grad and torch.is_grad_enabled()
-    costs: Tensor
-    costs, _ = torch.ops.asr_ascend.rnnt_loss_forward(logits, *problem, needs_grad, reuse_logits)
-    return costs
+    result: Tensor
+    result, _ = torch.ops.asr_ascend.rnnt_loss_forward(logits, *problem, needs_grad, reuse_logits)
+    return result
 
 
 @torch.no_grad()
-def rnnt_costs_and_gradient(
+def costs_and_gradient(
     logits: Tensor, problem: Problem, reuse_logits: bool
 ) -> tuple[Tensor, Tensor]:
-    """Costs (B,) as of rnnt_costs; gradient of their sum, like ``logits`` or in their place."""
+    """Costs (B,) as of ``costs``; gradient of their sum, like ``logits`` or in their place."""
     logits = logits.detach()
-    if _is_on_npu(logits) and not reuse_logits and problem.fastemit_lambda == 0.0:
-        costs, grad = torch.ops.asr_ascend.rnnt_loss_fused(logits, *problem)
-        return costs, grad
-    costs, state = torch.ops.asr_ascend.rnnt_loss_forward(logits, *problem, True, reuse_logits)
-    grad_costs = torch.ones_like(costs)
+    result, state = torch.ops.asr_ascend.rnnt_loss_forward(logits, *problem, True, reuse_logits)
+    grad_costs = torch.ones_like(result)
     if reuse_logits:
         torch.ops.asr_ascend.rnnt_loss_backward_(grad_costs, logits, state, *problem)
-        return costs, logits
-    return costs, torch.ops.asr_ascend.rnnt_loss_backward(grad_costs, logits, state, *problem)
+        return result, logits
+    return result, torch.ops.asr_ascend.rnnt_loss_backward(grad_costs, logits, state, *problem)
 
 
-def _is_on_npu(tensor: Tensor) -> bool:
-    return tensor.device.type == npu.DEVICE_TYPE
+@torch.no_grad()
+def costs_and_gradient_fused(logits: Tensor, problem: Problem) -> tuple[Tensor, Tensor]:
+    """The same by one kernel, which has neither FastEmit nor emission windows."""
+    result, grad = torch.ops.asr_ascend.rnnt_loss_fused(logits.detach(), *problem)
+    return result, grad
 
 
-# CPU
-
-
-def _forward_cpu(logits: Tensor, *arguments: Any) -> tuple[Tensor, Tensor]:
-    *fields, needs_grad, _ = arguments
-    problem = kernel_problem(fields)
-    logits = kernel_logits(logits)
-    costs, state = _forward_fake(logits, *arguments)
-    status, failure = cpu.forward(logits, problem, costs, state if needs_grad else None)
-    if status != cpu.OK:
-        raise kernel_error(status, failure, logits, problem)
-    if not problem.fused_log_softmax:
-        values.warn_if_logits(logits, problem)
-    return costs, state
-
-
-def _backward_cpu(grad_costs: Tensor, logits: Tensor, state: Tensor, *fields: Any) -> Tensor:
-    logits = kernel_logits(logits)
-    grad = torch.empty_like(logits, memory_format=torch.contiguous_format)
-    _write_gradient(grad, grad_costs, logits, state, fields)
-    return grad
-
-
-def _backward_in_place_cpu(grad_costs: Tensor, logits: Tensor, state: Tensor, *fields: Any) -> None:
-    rows = kernel_logits(logits)
-    _write_gradient(rows, grad_costs, rows, state, fields)
-    if rows is not logits:
-        logits.copy_(rows)
-    elif not logits.is_inference():
-        # Autograd can't see a write through a raw pointer.
-        torch.autograd.graph.increment_version(logits)
-
-
-def _write_gradient(
-    grad: Tensor, grad_costs: Tensor, logits: Tensor, state: Tensor, fields: Sequence[Any]
-) -> None:
-    problem = kernel_problem(fields)
-    num_rows = math.prod(logits.shape[:-1])
-    if grad_costs.shape != problem.logit_lengths.shape or (
-        state.numel() != cpu.STATE_PLANES * num_rows
-    ):
-        raise RuntimeError("grad_costs and state must be those of rnnt_loss_forward's outputs.")
-    grad_costs = grad_costs.to(torch.float64).contiguous()
-    status, failure = cpu.backward(logits, problem, state, grad_costs, grad)
-    if status != cpu.OK:
-        raise kernel_error(status, failure, logits, problem)
-
-
-def kernel_problem(fields: Sequence[Any]) -> Problem:
-    """An operator's arguments as the kernel reads them: contiguous int64 indices."""
-    targets, logit_lengths, target_lengths, *options, windows = fields
-    if not logit_lengths.shape == target_lengths.shape == targets.shape[:1]:
-        # The kernel reads raw pointers: also a direct call must not lead it out of a tensor.
-        raise RuntimeError("targets, logit_lengths and target_lengths must be of one batch.")
-    if windows is not None and windows.shape != (*targets.shape, 2):
-        raise RuntimeError("emission_windows must have two frames for each of targets.")
-    indices = targets, logit_lengths, target_lengths
-    return Problem._make(
-        (
-            *(index.to(torch.int64).contiguous() for index in indices),
-            *options,
-            None if windows is None else windows.to(torch.int64).contiguous(),
-        )
+def best_paths(logits: Tensor, problem: Problem) -> tuple[Tensor, Tensor]:
+    """Frames like ``targets`` and log-probability (B,) of the likeliest alignments."""
+    frames, log_probs = torch.ops.asr_ascend.rnnt_alignment(
+        logits, *problem[:3], problem.blank, problem.fused_log_softmax
     )
-
-
-def kernel_logits(logits: Tensor) -> Tensor:
-    """Logits whose rows are contiguous."""
-    # A compiled caller may hand over other strides than the ones that rnnt.py saw.
-    return logits if is_row_contiguous(logits) else logits.contiguous()
-
-
-def kernel_error(status: int, failure: cpu.Failure, logits: Tensor, problem: Problem) -> Exception:
-    """The exception for a status of the kernel, which says where it stopped."""
-    b, position = failure.sample, failure.position
-    packed = logits.dim() == 2
-    if status == cpu.BAD_LOGIT_LENGTH:
-        max_frames = None if packed else logits.shape[1]
-        return values.logit_length_error(b, int(problem.logit_lengths[b]), max_frames)
-    if status == cpu.BAD_TARGET_LENGTH:
-        max_labels = values.label_limit(logits, problem.targets)
-        return values.target_length_error(b, int(problem.target_lengths[b]), max_labels)
-    if status == cpu.BAD_ROWS:
-        return values.row_count_error(logits.shape[0], failure.value)
-    if status == cpu.BAD_TARGET:
-        label = int(problem.targets[b, position])
-        return values.target_range_error(b, position, label, logits.shape[-1])
-    if status == cpu.TARGET_IS_BLANK:
-        return values.target_is_blank_error(b, position, problem.blank)
-    if status == cpu.CROSS_CHECK_FAILED:
-        return RuntimeError(
-            f"the forward and backward scores of sample {b} disagree: this is a fault in the CPU "
-            'kernel, please report it; backend="reference" works, slowly.'
-        )
-    if status == cpu.NO_MEMORY:
-        return RuntimeError("the CPU kernel could not allocate its workspace.")
-    values.check_values(logits, problem)  # lengths beyond any memory have no status of their own
-    return RuntimeError(f"the CPU kernel refused its arguments with status {status}.")
-
-
-_library.impl("rnnt_loss_forward", _forward_cpu, "CPU")
-_library.impl("rnnt_loss_backward", _backward_cpu, "CPU")
-_library.impl("rnnt_loss_backward_", _backward_in_place_cpu, "CPU")
+    return frames, log_probs
 
 
 # Fake: shapes and dtypes without values, for torch.compile and torch.export.
 
 
-@torch.library.register_fake("asr_ascend::rnnt_loss_forward", lib=_library)
+@torch.library.register_fake("asr_ascend::rnnt_loss_forward", lib=library)
 def _forward_fake(logits: Tensor, targets: Tensor, *arguments: Any) -> tuple[Tensor, Tensor]:
     *_, needs_grad, _ = arguments
-    if _is_on_npu(logits):
-        size = npu.state_size(logits.shape[0], targets.shape[0], True) if needs_grad else 0
-        floats = torch.float32
-        return logits.new_empty(targets.shape[0], dtype=floats), logits.new_empty(
-            size, dtype=floats
-        )
-    costs = logits.new_empty(targets.shape[0], dtype=torch.float64)
-    # One slot per row of the tensor, padding included: how many are used depends on values.
-    num_rows = math.prod(logits.shape[:-1]) if needs_grad else 0
-    return costs, logits.new_empty(cpu.STATE_PLANES * num_rows, dtype=torch.float64)
+    return _new_outputs[logits.device.type](logits, targets.shape[0], needs_grad)
 
 
-@torch.library.register_fake("asr_ascend::rnnt_loss_backward", lib=_library)
+@torch.library.register_fake("asr_ascend::rnnt_loss_backward", lib=library)
 def _backward_fake(grad_costs: Tensor, logits: Tensor, *_: Any) -> Tensor:
     return torch.empty_like(logits, memory_format=torch.contiguous_format)
 
 
-@torch.library.register_fake("asr_ascend::rnnt_loss_backward_", lib=_library)
+@torch.library.register_fake("asr_ascend::rnnt_loss_backward_", lib=library)
 def _backward_in_place_fake(grad_costs: Tensor, logits: Tensor, *_: Any) -> None:
     return None
 
 
-@torch.library.register_fake("asr_ascend::rnnt_loss_fused", lib=_library)
-def _fused_fake(logits: Tensor, targets: Tensor, *_: Any) -> tuple[Tensor, Tensor]:
-    costs = logits.new_empty(targets.shape[0], dtype=torch.float32)
-    return costs, torch.empty_like(logits, memory_format=torch.contiguous_format)
+@torch.library.register_fake("asr_ascend::rnnt_loss_fused", lib=library)
+def _fused_fake(logits: Tensor, targets: Tensor, *rest: Any) -> tuple[Tensor, Tensor]:
+    result, _ = _new_outputs[logits.device.type](logits, targets.shape[0], False)
+    return result, torch.empty_like(logits, memory_format=torch.contiguous_format)
+
+
+@torch.library.register_fake("asr_ascend::rnnt_alignment", lib=library)
+def new_paths(logits: Tensor, targets: Tensor, *_: Any) -> tuple[Tensor, Tensor]:
+    """Frames and log-probabilities of ``rnnt_alignment``, uninitialised."""
+    frames = targets.new_empty(targets.shape, dtype=torch.int64)
+    return frames, logits.new_empty(targets.shape[0], dtype=torch.float64)
 
 
 # Autograd
 
 
 def _save_for_backward(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, Tensor]) -> None:
-    logits, *indices, blank, clamp, fused, fastemit_lambda, windows, needs_grad, reuse = inputs
+    logits, *fields, needs_grad, reuse = inputs
+    tensors, ctx.options = Problem._make(fields).split()
     _, state = output
     ctx.mark_non_differentiable(state)
     ctx.set_materialize_grads(False)
-    ctx.save_for_backward(logits, state, *indices, windows)
-    ctx.options = blank, clamp, fused, fastemit_lambda
+    ctx.save_for_backward(logits, state, *tensors)
     ctx.needs_grad = needs_grad
     ctx.reuse_logits = reuse
     ctx.overwritten = False
 
 
 def _differentiate(ctx: Any, grad_costs: Tensor | None, _: None) -> tuple[Tensor | None, ...]:
-    without_gradient = (None,) * 10
+    without_gradient = (None,) * (len(Problem._fields) + 2)
     if grad_costs is None:
         return None, *without_gradient
     if not ctx.needs_grad:
@@ -233,8 +146,8 @@ def _differentiate(ctx: Any, grad_costs: Tensor | None, _: None) -> tuple[Tensor
             "`rnnt_loss` with `reuse_logits=True` can run backward only once: the first backward "
             "pass has put the gradient in the place of the logits."
         )
-    logits, state, *indices, windows = ctx.saved_tensors
-    problem = *indices, *ctx.options, windows
+    logits, state, *tensors = ctx.saved_tensors
+    problem = Problem.joined(tuple(tensors), ctx.options)
     if not ctx.reuse_logits:
         grad = torch.ops.asr_ascend.rnnt_loss_backward(grad_costs, logits, state, *problem)
         return grad, *without_gradient
@@ -250,7 +163,7 @@ def _differentiate(ctx: Any, grad_costs: Tensor | None, _: None) -> tuple[Tensor
 
 
 def _refuse_second_derivative(ctx: Any, *grads: Any) -> NoReturn:
-    backend = "npu" if _is_on_npu(grads[0]) else "cpu"
+    backend = grads[0].device.type
     raise RuntimeError(
         f'`rnnt_loss` with backend="{backend}" has no second derivative; backend="reference" has.'
     )
@@ -260,19 +173,27 @@ torch.library.register_autograd(
     "asr_ascend::rnnt_loss_forward",
     _differentiate,
     setup_context=_save_for_backward,
-    lib=_library,
+    lib=library,
 )
 torch.library.register_autograd(
-    "asr_ascend::rnnt_loss_backward", _refuse_second_derivative, lib=_library
+    "asr_ascend::rnnt_loss_backward", _refuse_second_derivative, lib=library
 )
 
 
 # vmap
 
 
-def _refuse_vmap(info: Any, in_dims: Any, *args: Any) -> NoReturn:
-    raise function_transforms.vmap_error("rnnt_loss")
+def _refuse_vmap(function: str) -> Callable[..., NoReturn]:
+    def refuse(info: Any, in_dims: Any, *args: Any) -> NoReturn:
+        raise function_transforms.vmap_error(function)
+
+    return refuse
 
 
-for _name in ("rnnt_loss_forward", "rnnt_loss_backward", "rnnt_loss_backward_"):
-    torch.library.register_vmap(f"asr_ascend::{_name}", _refuse_vmap, lib=_library)
+for _name, _function in (
+    ("rnnt_loss_forward", "rnnt_loss"),
+    ("rnnt_loss_backward", "rnnt_loss"),
+    ("rnnt_loss_backward_", "rnnt_loss"),
+    ("rnnt_alignment", "rnnt_alignment"),
+):
+    torch.library.register_vmap(f"asr_ascend::{_name}", _refuse_vmap(_function), lib=library)

@@ -1,10 +1,10 @@
-"""The public loss functions: checks of rank, dtype, device and options; backend; reduction."""
+"""The public loss functions: check the arguments, choose a backend, reduce its costs."""
 
 import torch
 from torch import Tensor
 
-from asr_ascend.losses import backends, checks, function_transforms, layout, values
-from asr_ascend.losses.layout import Problem
+from asr_ascend.losses import backends, checks, function_transforms
+from asr_ascend.losses.problem import cost_dtype, make_problem
 
 
 def rnnt_loss(
@@ -89,7 +89,8 @@ def rnnt_loss(
         torchaudio.functional.rnnt_loss's.
     """
     checks.check_reduction(reduction)
-    problem = Problem(
+    problem = make_problem(
+        logits,
         targets,
         logit_lengths,
         target_lengths,
@@ -99,17 +100,15 @@ def rnnt_loss(
         fastemit_lambda,
         emission_windows,
     )
-    problem = checks.check(logits, problem, reuse_logits)
+    checks.check_reuse(logits, reuse_logits)
     function_transforms.refuse_forward_mode("rnnt_loss", logits)
-    backend = backends.choose(logits, backend)
-    if backend != "reference":
-        function_transforms.refuse_func_gradient("rnnt_loss", logits)
-    costs = backends.costs(logits, problem, backend, reuse_logits=reuse_logits, validate=validate)
+    chosen = backends.for_loss("rnnt_loss", logits, backend)
+    costs = chosen.costs(logits, problem, reuse_logits=reuse_logits, validate=validate)
     if reduction == "mean":
         costs = costs.mean()
     elif reduction == "sum":
         costs = costs.sum()
-    return costs.to(_cost_dtype(logits))
+    return costs.to(cost_dtype(logits.dtype))
 
 
 def rnnt_loss_and_grad(
@@ -141,7 +140,8 @@ def rnnt_loss_and_grad(
     Raises:
         As :func:`rnnt_loss`.
     """
-    problem = Problem(
+    problem = make_problem(
+        logits,
         targets,
         logit_lengths,
         target_lengths,
@@ -151,12 +151,12 @@ def rnnt_loss_and_grad(
         fastemit_lambda,
         emission_windows,
     )
-    problem = checks.check(logits, problem, reuse_logits)
-    backend = backends.choose(logits, backend)
-    costs, grad = backends.costs_and_gradient(
-        logits, problem, backend, reuse_logits=reuse_logits, validate=validate
+    checks.check_reuse(logits, reuse_logits)
+    chosen = backends.for_loss("rnnt_loss", logits, backend)
+    costs, grad = chosen.costs_and_gradient(
+        logits.detach(), problem, reuse_logits=reuse_logits, validate=validate
     )
-    return costs.to(_cost_dtype(logits)), grad
+    return costs.to(cost_dtype(logits.dtype)), grad
 
 
 class RNNTLoss(torch.nn.Module):
@@ -224,70 +224,6 @@ class RNNTLoss(torch.nn.Module):
         )
 
 
-def pack_logits(logits: Tensor, logit_lengths: Tensor, target_lengths: Tensor) -> Tensor:
-    """The rows of padded logits that belong to a lattice, one sample after the other.
-
-    Args:
-        logits: (B, T, U + 1, V), any dtype.
-        logit_lengths: (B,) int32/int64 in [1, T], on the CPU or the device of ``logits``.
-        target_lengths: (B,) int32/int64 in [0, U], on the CPU or the device of ``logits``.
-
-    Returns:
-        (N, V), N = sum of ``logit_lengths * (target_lengths + 1)``; differentiable.
-
-    Raises:
-        ValueError: shape, device or length out of place.
-        TypeError: wrong type or dtype.
-    """
-    checks.check_tensor("logits", logits)
-    checks.check_has_values("logits", logits)
-    if logits.dim() != 4:
-        raise ValueError(
-            f"`logits` must be (B, T, U + 1, V), but has shape {checks.shape_of(logits)}."
-        )
-    B, T, U1, _ = logits.shape
-    checks.check_lengths(logits, logit_lengths, target_lengths, B)
-    values.check_lengths(logit_lengths, target_lengths, max_frames=T, max_labels=U1 - 1)
-    lengths = logit_lengths.to(logits.device), target_lengths.to(logits.device)
-    return logits[layout.lattice_mask(*lengths, T, U1)]
-
-
-def unpack_logits(
-    packed: Tensor, logit_lengths: Tensor, target_lengths: Tensor, fill_value: float = 0.0
-) -> Tensor:
-    """Packed logits in the padded layout: the inverse of :func:`pack_logits`.
-
-    Args:
-        packed: (N, V), any dtype, N = sum of ``logit_lengths * (target_lengths + 1)``.
-        logit_lengths: (B,) int32/int64, T_b >= 1, on the CPU or the device of ``packed``.
-        target_lengths: (B,) int32/int64, U_b >= 0, on the CPU or the device of ``packed``.
-        fill_value: what the padding holds.
-
-    Returns:
-        (B, max T_b, max U_b + 1, V), differentiable; (0, 0, 1, V) for B = 0.
-
-    Raises:
-        ValueError: shape, device or length out of place, or N not the sum of rows.
-        TypeError: wrong type or dtype.
-    """
-    checks.check_tensor("packed", packed)
-    checks.check_has_values("packed", packed)
-    if packed.dim() != 2:
-        raise ValueError(f"`packed` must be (N, V), but has shape {checks.shape_of(packed)}.")
-    checks.check_tensor("logit_lengths", logit_lengths)
-    B = logit_lengths.numel()
-    checks.check_lengths(packed, logit_lengths, target_lengths, B)
-    values.check_lengths(logit_lengths, target_lengths, num_rows=packed.shape[0])
-    lengths = logit_lengths.to(packed.device), target_lengths.to(packed.device)
-    T, U1 = layout.padded_size(*lengths)
-    padded = packed.new_full((B, T, U1, packed.shape[1]), fill_value)
-    return padded.index_put((layout.lattice_mask(*lengths, T, U1),), packed)
-
-
 def available_backends() -> tuple[str, ...]:
     """Names that ``backend`` takes here and now, fastest first."""
     return backends.available()
-
-
-def _cost_dtype(logits: Tensor) -> torch.dtype:
-    return torch.float64 if logits.dtype == torch.float64 else torch.float32

@@ -9,7 +9,8 @@ import warnings
 import torch
 from torch import Tensor
 
-from asr_ascend.losses.layout import Problem, sample_lattices
+from asr_ascend.losses.layout import sample_lattices
+from asr_ascend.losses.problem import Problem
 
 _POSITIVE_LOG_PROBS_MESSAGE = (
     "`fused_log_softmax=False` takes log-probabilities, but some of `logits` are positive: they "
@@ -100,6 +101,12 @@ def label_limit(logits: Tensor, targets: Tensor) -> int:
 
 def check_values(logits: Tensor, problem: Problem) -> None:
     """Raises ValueError unless lengths and targets fit ``logits``, packed or padded."""
+    check_sizes(logits, problem)
+    check_targets(problem.targets, problem.target_lengths, problem.blank, logits.shape[-1])
+
+
+def check_sizes(logits: Tensor, problem: Problem) -> None:
+    """Raises ValueError unless lengths fit ``logits`` and the columns of ``targets``."""
     packed = logits.dim() == 2
     check_lengths(
         problem.logit_lengths,
@@ -108,7 +115,6 @@ def check_values(logits: Tensor, problem: Problem) -> None:
         max_labels=label_limit(logits, problem.targets),
         num_rows=logits.shape[0] if packed else None,
     )
-    check_targets(problem.targets, problem.target_lengths, problem.blank, logits.shape[-1])
 
 
 def warn_if_logits(logits: Tensor, problem: Problem) -> None:

@@ -1,4 +1,4 @@
-// The operators of asr_ascend/losses/_op.py for NPU tensors, by the aclnn functions of
+// The operators of asr_ascend/losses/operators.py for NPU tensors, by the aclnn functions of
 // kernels/rnnt_loss_fused. Python owns the schemas and has checked options; what the kernels rely
 // on is checked here again, since an operator may be called by anybody.
 #include <ATen/ATen.h>

@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from asr_ascend.losses import rnnt_loss, rnnt_loss_and_grad
-from asr_ascend.losses.backends import cpu
+from asr_ascend.losses.backends import cpu_library
 from tests.support.small_batch import BATCH, V, gradient_of, make_logits
 
 OPS = torch.ops.asr_ascend
@@ -223,13 +223,13 @@ class TestWithoutGradient:
     def states(self, monkeypatch):
         """The state that each call of the kernel's forward got."""
         seen = []
-        forward = cpu.forward
+        forward = cpu_library.forward
 
         def record(logits, problem, costs, state):
             seen.append(None if state is None else state.numel())
             return forward(logits, problem, costs, state)
 
-        monkeypatch.setattr(cpu, "forward", record)
+        monkeypatch.setattr(cpu_library, "forward", record)
         return seen
 
     def test_no_grad_keeps_no_state(self, states):
@@ -263,9 +263,9 @@ class TestWithoutGradient:
 class TestStrides:
     def test_rows_are_not_copied(self, monkeypatch):
         pointers = []
-        forward = cpu.forward
+        forward = cpu_library.forward
         monkeypatch.setattr(
-            cpu,
+            cpu_library,
             "forward",
             lambda logits, *rest: pointers.append(logits.data_ptr()) or forward(logits, *rest),
         )

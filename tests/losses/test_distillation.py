@@ -51,7 +51,7 @@ def divergence(student: torch.Tensor, teacher: torch.Tensor) -> torch.Tensor:
 
 def test_every_row_has_its_label_and_the_last_column_none():
     first = [0, 3, 5, -1] * 4
-    assert row_labels(*SIZES).tolist() == [*first, *[1, -1] * 3, -1, -1]
+    assert row_labels(N, *SIZES).tolist() == [*first, *[1, -1] * 3, -1, -1]
 
 
 @pytest.mark.parametrize("block_bytes", [1, 4 * V * 5, 2**20])
@@ -61,7 +61,7 @@ def test_three_classes_by_the_definition(block_bytes):
     assert collapsed.dtype == torch.float64
     torch.testing.assert_close(collapsed, written_out(logits), rtol=1e-12, atol=1e-12)
     torch.testing.assert_close(collapsed.exp().sum(1), torch.ones(N, dtype=torch.float64))
-    last = row_labels(*SIZES) < 0
+    last = row_labels(N, *SIZES) < 0
     assert (collapsed[last, 1] == float("-inf")).all()
     assert collapsed[~last].isfinite().all()
 
@@ -126,7 +126,7 @@ def test_the_rnnt_loss_of_three_classes_is_that_of_the_logits(dtype, options):
 def test_gradcheck():
     # Weights that keep the -inf of the last columns out of the sum.
     weights = torch.rand(N, 3, dtype=torch.float64, generator=torch.Generator().manual_seed(3))
-    last = row_labels(*SIZES) < 0
+    last = row_labels(N, *SIZES) < 0
     weights[last, 1] = 0
 
     def function(logits):

@@ -8,21 +8,15 @@ from typing import Any
 import pytest
 import torch
 
-from asr_ascend.losses import backends, operators, rnnt_loss_and_grad
+from asr_ascend.losses import rnnt_loss_and_grad
 from tests.support import oracles
+from tests.support.closed_windows import close_windows_by_copy
 from tests.support.windowed_batch import WINDOWS, a_case, batch_of
 
 
 @pytest.fixture(autouse=True)
 def cpu_knows_no_windows(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(backends, "_WITHOUT_WINDOWS", ("cpu",))
-    operator = operators.rnnt_costs
-
-    def without_windows(logits: torch.Tensor, problem: Any, *rest: Any) -> torch.Tensor:
-        assert problem.emission_windows is None
-        return operator(logits, problem, *rest)
-
-    monkeypatch.setattr(operators, "rnnt_costs", without_windows)
+    close_windows_by_copy(monkeypatch)
 
 
 @oracles.each_dtype

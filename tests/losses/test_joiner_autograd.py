@@ -6,9 +6,9 @@ import pytest
 import torch
 
 from asr_ascend.losses import joiner_rnnt_loss
-from asr_ascend.losses.joiner import chunk_by_chunk, sample_by_sample
 from asr_ascend.losses.joiner import loss as joiner
 from asr_ascend.losses.joiner import rows as joiner_rows
+from asr_ascend.losses.joiner.task import Task
 from tests.support.joiner_batch import (
     CHUNK_BY_CHUNK,
     EACH_WAY,
@@ -98,15 +98,14 @@ class TestForwardOnly:
     def test_same_value_and_no_gradient(self, way, context, reduction, monkeypatch):
         leaves = make_batch().as_leaves(torch.float32)
         expected = fused(leaves, reduction=reduction, **way)
-        for module in (sample_by_sample, chunk_by_chunk):
-            monkeypatch.delattr(module, "rnnt_loss_and_grad")
+        monkeypatch.delattr(Task, "costs_and_gradient")
         with context():
             value = fused(leaves, reduction=reduction, **way)
         assert not value.requires_grad
         torch.testing.assert_close(value, expected.detach(), rtol=1e-6, atol=1e-6)
 
     def test_every_reduction_goes_sample_by_sample(self, monkeypatch):
-        monkeypatch.delattr(chunk_by_chunk, "rnnt_loss")
+        monkeypatch.delattr(joiner, "costs_chunk_by_chunk")
         leaves = make_batch().as_leaves(torch.float32)
         with torch.no_grad():
             costs = fused(leaves, reduction="none")

@@ -12,9 +12,9 @@ import pytest
 import torch
 
 from asr_ascend.losses import available_backends, rnnt_loss
-from asr_ascend.losses.backends import cpu
+from asr_ascend.losses.backends import cpu_library
 
-PACKAGE = Path(cpu.__file__).resolve().parents[2]
+PACKAGE = Path(cpu_library.__file__).resolve().parents[2]
 LIBRARY_NAME = "libasr_ascend_cpu.so"
 SLOW_WAY = 'until then, backend="reference" works, slowly.'
 # Equal logits, T = 3 frames, no label: one path of 3 blanks.
@@ -29,16 +29,16 @@ ONE_PATH_COST = 3 * math.log(4)
 
 @pytest.fixture(autouse=True)
 def load_again_afterwards():
-    cpu.library.cache_clear()
+    cpu_library.library.cache_clear()
     yield
-    cpu.library.cache_clear()
+    cpu_library.library.cache_clear()
 
 
 @pytest.fixture
 def library_copy(tmp_path):
     """The real library under another path: loaded as one more, with its own static variables."""
     path = tmp_path / "a copy.so"
-    shutil.copy(cpu._library_path(), path)
+    shutil.copy(cpu_library._library_path(), path)
     return path
 
 
@@ -52,7 +52,7 @@ def compile_library(path, source):
 
 
 def assert_unavailable(message):
-    for call in (cpu.library, lambda: rnnt_loss(*ONE_PATH)):
+    for call in (cpu_library.library, lambda: rnnt_loss(*ONE_PATH)):
         with pytest.raises(RuntimeError) as raised:
             call()
         assert str(raised.value) == message
@@ -67,13 +67,13 @@ def build_command():
 def test_library_is_found_and_used():
     assert available_backends() == ("cpu", "reference")
     assert rnnt_loss(*ONE_PATH).item() == pytest.approx(ONE_PATH_COST)
-    assert cpu.library() is cpu.library()
+    assert cpu_library.library() is cpu_library.library()
 
 
 class TestLibraryVariable:
     def test_path(self, monkeypatch, library_copy):
         monkeypatch.setenv("ASR_ASCEND_LIBRARY", str(library_copy))
-        assert cpu.library()._name == str(library_copy)
+        assert cpu_library.library()._name == str(library_copy)
         assert rnnt_loss(*ONE_PATH).item() == pytest.approx(ONE_PATH_COST)
 
     def test_no_such_file(self, monkeypatch, tmp_path):
@@ -102,7 +102,8 @@ class TestLibraryVariable:
         path = compile_library(tmp_path / "old.so", source)
         monkeypatch.setenv("ASR_ASCEND_LIBRARY", str(path))
         assert_unavailable(
-            f"the CPU library at {path} must have ABI version {cpu.ABI_VERSION}, but has 77; "
+            f"the CPU library at {path} must have ABI version {cpu_library.ABI_VERSION}, "
+            "but has 77; "
             f"{build_command()} builds it again."
         )
 
@@ -110,7 +111,7 @@ class TestLibraryVariable:
 class TestIsaVariable:
     def test_unknown(self, monkeypatch, library_copy):
         monkeypatch.setenv("ASR_ASCEND_LIBRARY", str(library_copy))
-        cpu.library.cache_clear()
+        cpu_library.library.cache_clear()
         monkeypatch.setenv("ASR_ASCEND_ISA", "sse9")
         names = runnable_isas()
         assert_unavailable(f"`ASR_ASCEND_ISA` must be one of {names} here, but is sse9.")
@@ -118,7 +119,7 @@ class TestIsaVariable:
     def test_plain(self, monkeypatch, library_copy):
         monkeypatch.setenv("ASR_ASCEND_LIBRARY", str(library_copy))
         monkeypatch.setenv("ASR_ASCEND_ISA", "plain")
-        assert cpu.library().asr_ascend_isa() == b"plain"
+        assert cpu_library.library().asr_ascend_isa() == b"plain"
         assert rnnt_loss(*ONE_PATH).item() == pytest.approx(ONE_PATH_COST)
 
 

@@ -16,7 +16,7 @@ import pytest
 import torch
 
 from asr_ascend.losses import rnnt_loss_and_grad
-from asr_ascend.losses.backends import cpu
+from asr_ascend.losses.backends import cpu_library
 from tests.support import oracles
 
 THREAD_COUNTS = (1, 2, 3, 8)
@@ -144,7 +144,7 @@ def test_a_child_process_after_use_in_the_parent(method: str, threads: tuple[int
 
 
 def listed_versions() -> list[str]:
-    return cpu.library().asr_ascend_isas().decode().split(",")
+    return cpu_library.library().asr_ascend_isas().decode().split(",")
 
 
 def cases_for_versions() -> list[oracles.Case]:
@@ -171,9 +171,9 @@ import sys
 import torch
 from tests.support import oracles
 from tests.losses import test_threads_and_processes as here
-from asr_ascend.losses.backends import cpu
+from asr_ascend.losses.backends import cpu_library
 
-isa = cpu.library().asr_ascend_isa().decode()
+isa = cpu_library.library().asr_ascend_isa().decode()
 answers = [oracles.run(case, "cpu", clamp=0.9) for case in here.cases_for_versions()]
 torch.save({"isa": isa, "answers": answers}, sys.argv[1])
 """

@@ -39,7 +39,7 @@ def unavailable() -> str | None:
 
 def environment(task: dict[str, Any]) -> dict[str, str]:
     """What makes torch_npu find the stand-in, and asr_ascend this checkout and its libraries."""
-    from asr_ascend.losses.backends import cpu
+    from asr_ascend.losses.backends import cpu_library
 
     standin = FOLDER / "standin"
     unset = ("VIRTUAL_ENV", "PYTHONHOME", "TASK_QUEUE_ENABLE", "PYTEST_ADDOPTS")
@@ -48,7 +48,7 @@ def environment(task: dict[str, Any]) -> dict[str, str]:
         "LD_LIBRARY_PATH": str(standin / "lib"),
         "ASCEND_CUSTOM_OPP_PATH": str(standin / "opp"),
         "ASR_ASCEND_NPU_LIBRARY": str(standin / "binding" / "libasr_ascend_npu.so"),
-        "ASR_ASCEND_LIBRARY": str(cpu._library_path()),
+        "ASR_ASCEND_LIBRARY": str(cpu_library._library_path()),
         "PYTHONPATH": str(ROOT),
         INSIDE: json.dumps(task),
     }

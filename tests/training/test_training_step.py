@@ -13,10 +13,10 @@ import asr_ascend.training.objective
 from asr_ascend.config.composing import compose_config
 from asr_ascend.data.dataset import Batch
 from asr_ascend.data.tokenizer import Tokenizer
-from asr_ascend.losses import backends
 from asr_ascend.models import build_transducer
 from asr_ascend.training.module import TransducerModule
 from asr_ascend.training.objective import Losses, Objective
+from tests.support.closed_windows import close_windows_by_copy
 from tests.support.tiny_runs import TINY, write_corpus
 
 FEATURE_LENGTHS, TARGET_LENGTHS = (40, 60, 33, 52), (2, 5, 1, 3)
@@ -344,7 +344,7 @@ def test_windows_in_the_operator_train_as_closing_them_by_copy_does(tokenizer, m
     free = one_step(tokenizer, [batch], "loss.alignment_frames=null")
     held = one_step(tokenizer, [batch], *overrides)
     assert held.last_step_metrics["rnnt_loss"] > free.last_step_metrics["rnnt_loss"] + 1
-    monkeypatch.setattr(backends, "_WITHOUT_WINDOWS", ("cpu",))
+    close_windows_by_copy(monkeypatch)
     copied = one_step(tokenizer, [batch], *overrides)
     for key in ("loss", "rnnt_loss", "grad_norm"):
         expected = pytest.approx(held.last_step_metrics[key], rel=1e-6)

@@ -1,109 +1,107 @@
-"""Which implementation runs a loss, and how each is called. The arguments have been checked."""
+"""Lists the implementations of the losses, and chooses one for a call."""
 
-import torch
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Protocol, TypeVar
+
 from torch import Tensor
 
-from asr_ascend.losses import checks, closed_windows, operators
+from asr_ascend.losses import checks
 from asr_ascend.losses.backends import cpu, npu, reference
-from asr_ascend.losses.layout import Problem
+from asr_ascend.losses.problem import Problem
 
-_NAMES = ("cpu", "npu", "reference")
-# Backends whose operators know no emission windows: a copy of the logits closes them.
-_WITHOUT_WINDOWS = ("npu",)
+
+class LossBackend(Protocol):
+    """What a module of a backend offers for the loss."""
+
+    def is_available(self) -> bool:
+        """Whether it can be used here and now."""
+
+    def costs(
+        self,
+        logits: Tensor,
+        problem: Problem,
+        *,
+        reuse_logits: bool = False,
+        validate: bool = False,
+        values_checked: bool = False,
+    ) -> Tensor:
+        """Costs (B,) that autograd can differentiate, float64 where the device has it.
+
+        Args:
+            logits: (N, V) or (B, T, U1, V), any strides.
+            problem: of these logits.
+            reuse_logits, validate: as for ``rnnt_loss``.
+            values_checked: lengths and targets are known to fit ``logits``.
+        """
+
+    def costs_and_gradient(
+        self,
+        logits: Tensor,
+        problem: Problem,
+        *,
+        reuse_logits: bool = False,
+        validate: bool = False,
+        values_checked: bool = False,
+    ) -> tuple[Tensor, Tensor]:
+        """Costs (B,) and d cost_b / d logits, like ``logits`` or in their place.
+
+        Args: as for ``costs``; ``logits`` don't require grad.
+        """
+
+
+class AlignmentBackend(Protocol):
+    """What a module of a backend offers for the likeliest alignment."""
+
+    def best_paths(self, logits: Tensor, problem: Problem) -> tuple[Tensor, Tensor]:
+        """Frames (B, columns of ``targets``) int64, and log-probabilities (B,).
+
+        Float64 where the device has it. The meaning is that of ``rnnt_alignment``.
+        """
+
+
+# Fastest first. A native backend has the name of its type of device.
+_LOSS: Mapping[str, LossBackend] = {"npu": npu, "cpu": cpu, "reference": reference}
+_ALIGNMENT: Mapping[str, AlignmentBackend] = {"cpu": cpu, "reference": reference}
+_PLACES = {"cpu": "the CPU", "npu": "an NPU"}
+
+_Backend = TypeVar("_Backend")
 
 
 def available() -> tuple[str, ...]:
     """Names that ``backend`` takes here and now, fastest first."""
-    usable = {"npu": npu.is_available(), "cpu": cpu.is_available(), "reference": True}
-    return tuple(name for name, there in usable.items() if there)
+    return tuple(name for name, backend in _LOSS.items() if backend.is_available())
 
 
-def choose(logits: Tensor, backend: str | None) -> str:
-    """The name of the backend; None stands for the native one of the device of ``logits``."""
+def for_loss(function: str, logits: Tensor, backend: str | None) -> LossBackend:
+    """The named backend; None stands for the native one of the device of ``logits``."""
+    return _choose(function, logits, backend, _LOSS)
+
+
+def for_alignment(function: str, logits: Tensor, backend: str | None) -> AlignmentBackend:
+    """As ``for_loss``."""
+    return _choose(function, logits, backend, _ALIGNMENT)
+
+
+def _choose(
+    function: str, logits: Tensor, name: str | None, offered: Mapping[str, _Backend]
+) -> _Backend:
     device = logits.device.type
-    if backend is None:
-        if device not in ("cpu", npu.DEVICE_TYPE):
+    if name is None:
+        if device not in _PLACES or device not in offered:
             raise RuntimeError(
-                f"`rnnt_loss` has no native backend for logits on {logits.device}; "
+                f"`{function}` has no native backend for logits on {logits.device}; "
                 'backend="reference" works there, slowly.'
             )
-        return device
-    if backend not in _NAMES:
+        return offered[device]
+    if name not in offered:
+        *names, last = (f'"{known}"' for known in sorted(offered))
         raise ValueError(
-            f'`backend` must be None, "cpu", "npu" or "reference", but is {checks.quoted(backend)}.'
+            f"`backend` must be None, {', '.join(names)} or {last}, but is {checks.quoted(name)}."
         )
-    if backend != "reference" and device != backend:
-        place = "the CPU" if backend == "cpu" else "an NPU"
+    if name in _PLACES and device != name:
         raise ValueError(
-            f'`logits` must be on {place} for backend="{backend}", but is on {logits.device}.'
+            f'`logits` must be on {_PLACES[name]} for backend="{name}", but is on {logits.device}.'
         )
-    return backend
-
-
-def costs(
-    logits: Tensor, problem: Problem, backend: str, *, reuse_logits: bool, validate: bool
-) -> Tensor:
-    """Costs (B,) that autograd can differentiate."""
-    rows, problem, _ = _rows(logits, problem, backend, reuse_logits, validate)
-    if backend == "reference":
-        return reference.rnnt_costs(rows, problem)
-    if _must_close_windows(problem, backend):
-        rows, problem = closed_windows.close_windows(rows, problem)
-    result = operators.rnnt_costs(rows, problem, reuse_logits)
-    if validate and backend == "npu":
-        npu.check_latest_status(logits.device)
-    return result
-
-
-def costs_and_gradient(
-    logits: Tensor, problem: Problem, backend: str, *, reuse_logits: bool, validate: bool
-) -> tuple[Tensor, Tensor]:
-    """Costs (B,) and d cost_b / d logits, like ``logits`` or in their place."""
-    logits = logits.detach()
-    rows, problem, places = _rows(logits, problem, backend, reuse_logits, validate)
-    if backend == "reference":
-        result, grad = reference.rnnt_costs_and_gradient(rows, problem)
-    elif _must_close_windows(problem, backend):
-        closed, without = closed_windows.close_windows(rows, problem)
-        result, grad = operators.rnnt_costs_and_gradient(closed, without, True)
-        grad = closed_windows.original_gradient(grad, problem)
-    else:
-        # Rows that were picked out of padded logits are a copy, whose memory may be used.
-        in_place = reuse_logits or places is not None
-        result, grad = operators.rnnt_costs_and_gradient(rows, problem, in_place)
-    if validate and backend == "npu":
-        npu.check_latest_status(logits.device)
-    if places is not None:
-        grad = _spread(grad, places, logits)
-    if reuse_logits and grad.data_ptr() != logits.data_ptr():
-        grad = logits.copy_(grad)
-    return result, grad
-
-
-def _must_close_windows(problem: Problem, backend: str) -> bool:
-    return problem.emission_windows is not None and backend in _WITHOUT_WINDOWS
-
-
-def _rows(
-    logits: Tensor, problem: Problem, backend: str, reuse_logits: bool, validate: bool
-) -> tuple[Tensor, Problem, Tensor | None]:
-    """Logits and problem as the backend's operator takes them.
-
-    On an NPU these are packed rows, and the last is their places in padded logits.
-    """
-    if backend != "npu":
-        row_contiguous = checks.is_row_contiguous(logits)
-        return logits if row_contiguous else logits.contiguous(), problem, None
-    prepared = npu.prepare(logits, problem, validate=validate)
-    if logits.dim() == 4:
-        places = npu.packed_rows(logits, problem)
-        return logits.flatten(0, 2).index_select(0, places), prepared, places
-    # aclnn would copy rows that are not contiguous in forward and again in backward.
-    return logits if reuse_logits else logits.contiguous(), prepared, None
-
-
-def _spread(rows: Tensor, places: Tensor, padded: Tensor) -> Tensor:
-    """``rows`` (N, V) at their places in zeros of the shape of ``padded``."""
-    spread = torch.zeros(padded.shape, dtype=padded.dtype, device=padded.device)
-    spread.view(-1, padded.shape[-1]).index_add_(0, places, rows)
-    return spread
+    return offered[name]

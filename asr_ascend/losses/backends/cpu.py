@@ -1,257 +1,178 @@
-"""Finds and loads the CPU library, and calls it through ctypes (which releases the GIL)."""
+"""Backend "cpu": the C++ kernel behind the operators, for tensors on the CPU."""
 
-import ctypes
-import functools
-import importlib.metadata
-import importlib.resources
-import json
-import os
-from pathlib import Path
+import math
+from collections.abc import Sequence
+from typing import Any
 
 import torch
 from torch import Tensor
 
-from asr_ascend.losses.layout import Problem
-
-ABI_VERSION = 2  # kernels/cpu/asr_ascend_cpu.h
-STATE_PLANES = 5
-
-OK = 0
-BAD_LOGIT_LENGTH = 2
-BAD_TARGET_LENGTH = 3
-BAD_TARGET = 4
-TARGET_IS_BLANK = 5
-BAD_ROWS = 6
-CROSS_CHECK_FAILED = 7
-NO_MEMORY = 8
-
-_PACKAGE_FOLDER = Path(__file__).resolve().parents[2]
-_LIBRARY_NAME = "libasr_ascend_cpu.so"
-_DISTRIBUTION = "asr-ascend"
-_SLOW_WAY = 'until then, backend="reference" works, slowly.'
-_DTYPES = {torch.float32: 0, torch.float64: 1, torch.float16: 2, torch.bfloat16: 3}
-
-
-class Failure(ctypes.Structure):
-    """struct asr_ascend_failure: where a status other than OK was found; -1 where unused."""
-
-    _fields_ = [(name, ctypes.c_int64) for name in ("sample", "position", "value")]
-    sample: int
-    position: int
-    value: int
-
-
-class LayoutStruct(ctypes.Structure):
-    """struct asr_ascend_rnnt_layout."""
-
-    _fields_ = [
-        (name, ctypes.c_int64)
-        for name in ("packed_rows", "padded_t", "padded_u1", "stride_b", "stride_t", "stride_u")
-    ]
-
-    @classmethod
-    def of(cls, logits: Tensor) -> "LayoutStruct":
-        """The layout of packed (N, V) or padded (B, T, U1, V) logits, strides as they are."""
-        if logits.dim() == 2:
-            return cls(logits.shape[0], 0, 0, 0, 0, logits.stride(0))
-        _, num_frames, num_columns, _ = logits.shape
-        return cls(-1, num_frames, num_columns, *logits.stride()[:3])
-
-
-class ProblemStruct(ctypes.Structure):
-    """struct asr_ascend_rnnt_problem. It points into the index tensors, which must outlive it."""
-
-    _fields_ = [
-        ("batch", ctypes.c_int64),
-        ("vocab", ctypes.c_int64),
-        ("blank", ctypes.c_int64),
-        ("logit_lengths", ctypes.c_void_p),
-        ("target_lengths", ctypes.c_void_p),
-        ("targets", ctypes.c_void_p),
-        ("target_columns", ctypes.c_int64),
-        ("emission_windows", ctypes.c_void_p),
-        ("clamp", ctypes.c_double),
-        ("fastemit_lambda", ctypes.c_double),
-        ("fused_log_softmax", ctypes.c_int32),
-        ("dtype", ctypes.c_int32),
-        ("num_threads", ctypes.c_int64),
-        ("logits_layout", LayoutStruct),
-    ]
-
-    @classmethod
-    def of(cls, logits: Tensor, problem: Problem) -> "ProblemStruct":
-        """Index tensors must be contiguous int64, the last dimension of logits contiguous."""
-        windows = problem.emission_windows
-        return cls(
-            problem.targets.shape[0],
-            logits.shape[-1],
-            problem.blank,
-            problem.logit_lengths.data_ptr(),
-            problem.target_lengths.data_ptr(),
-            problem.targets.data_ptr(),
-            problem.targets.shape[1],
-            None if windows is None else windows.data_ptr(),
-            problem.clamp,
-            problem.fastemit_lambda,
-            problem.fused_log_softmax,
-            _DTYPES[logits.dtype],
-            torch.get_num_threads(),
-            LayoutStruct.of(logits),
-        )
-
-
-def forward(
-    logits: Tensor, problem: Problem, costs: Tensor, state: Tensor | None
-) -> tuple[int, Failure]:
-    """asr_ascend_rnnt_forward: writes float64 ``costs`` and ``state``; returns the status."""
-    failure = Failure()
-    status = library().asr_ascend_rnnt_forward(
-        ctypes.byref(ProblemStruct.of(logits, problem)),
-        logits.data_ptr(),
-        costs.data_ptr(),
-        None if state is None else state.data_ptr(),
-        ctypes.byref(failure),
-    )
-    return status, failure
-
-
-def backward(
-    logits: Tensor, problem: Problem, state: Tensor, grad_costs: Tensor, grad: Tensor
-) -> tuple[int, Failure]:
-    """asr_ascend_rnnt_backward: writes ``grad``, which may be ``logits``; returns the status."""
-    failure = Failure()
-    status = library().asr_ascend_rnnt_backward(
-        ctypes.byref(ProblemStruct.of(logits, problem)),
-        logits.data_ptr(),
-        state.data_ptr(),
-        grad_costs.data_ptr(),
-        grad.data_ptr(),
-        ctypes.byref(LayoutStruct.of(grad)),
-        ctypes.byref(failure),
-    )
-    return status, failure
-
-
-def alignment(
-    logits: Tensor, problem: Problem, frames: Tensor, log_probs: Tensor
-) -> tuple[int, Failure]:
-    """asr_ascend_rnnt_alignment: writes int64 ``frames``, float64 ``log_probs``; the status."""
-    failure = Failure()
-    status = library().asr_ascend_rnnt_alignment(
-        ctypes.byref(ProblemStruct.of(logits, problem)),
-        logits.data_ptr(),
-        frames.data_ptr(),
-        log_probs.data_ptr(),
-        ctypes.byref(failure),
-    )
-    return status, failure
-
-
-@functools.cache  # a failure is not cached, so a build in between is found by the next call
-def library() -> ctypes.CDLL:
-    """The CPU library, found, loaded, and checked.
-
-    Raises:
-        RuntimeError: it is not built, can't be loaded, has another ABI version, or
-            ``ASR_ASCEND_ISA`` names a kernel version that can't run here.
-    """
-    path = _library_path()
-    try:
-        loaded = ctypes.CDLL(str(path))
-    except OSError as error:
-        raise RuntimeError(
-            f"the CPU library at {path} can't be loaded: {error}; "
-            f"{_build_command()} builds it again."
-        ) from error
-    try:
-        version = loaded.asr_ascend_abi_version()
-    except AttributeError as error:
-        raise RuntimeError(
-            f"{path} is not {_LIBRARY_NAME}: it has no asr_ascend_abi_version."
-        ) from error
-    if version != ABI_VERSION:
-        raise RuntimeError(
-            f"the CPU library at {path} must have ABI version {ABI_VERSION}, but has {version}; "
-            f"{_build_command()} builds it again."
-        )
-    for function in (loaded.asr_ascend_isa, loaded.asr_ascend_isas):
-        function.restype = ctypes.c_char_p
-    if loaded.asr_ascend_isa() is None:
-        raise RuntimeError(
-            "`ASR_ASCEND_ISA` must be one of "
-            f"{loaded.asr_ascend_isas().decode().replace(',', ', ')} here, "
-            f"but is {os.environ.get('ASR_ASCEND_ISA')}."
-        )
-    pointer = ctypes.c_void_p
-    loaded.asr_ascend_rnnt_forward.argtypes = [pointer] * 5
-    loaded.asr_ascend_rnnt_backward.argtypes = [pointer] * 7
-    loaded.asr_ascend_rnnt_alignment.argtypes = [pointer] * 5
-    return loaded
+from asr_ascend.losses import checks, operators, values
+from asr_ascend.losses.backends import cpu_library
+from asr_ascend.losses.problem import Problem
 
 
 def is_available() -> bool:
     """Whether the CPU library can be used now."""
-    try:
-        library()
-    except RuntimeError:
-        return False
-    return True
+    return cpu_library.is_available()
 
 
-def overriding_path(variable: str, library_name: str) -> Path | None:
-    """The path of a library that an environment variable gives; None where it is not set.
+def costs(
+    logits: Tensor,
+    problem: Problem,
+    *,
+    reuse_logits: bool = False,
+    validate: bool = False,
+    values_checked: bool = False,
+) -> Tensor:
+    """See ``LossBackend``; the kernel checks values in any case, since it reads raw pointers."""
+    return operators.costs(_row_contiguous(logits), problem, reuse_logits)
 
-    Raises:
-        RuntimeError: it is not the path of a file.
-    """
-    path = os.environ.get(variable)
-    if not path:
-        return None
-    if not Path(path).is_file():
-        raise RuntimeError(
-            f"`{variable}` must be the path of {library_name}, but {path} is not a file."
+
+def costs_and_gradient(
+    logits: Tensor,
+    problem: Problem,
+    *,
+    reuse_logits: bool = False,
+    validate: bool = False,
+    values_checked: bool = False,
+) -> tuple[Tensor, Tensor]:
+    """See ``LossBackend``; the kernel checks values in any case, since it reads raw pointers."""
+    return operators.costs_and_gradient(_row_contiguous(logits), problem, reuse_logits)
+
+
+def best_paths(logits: Tensor, problem: Problem) -> tuple[Tensor, Tensor]:
+    """See ``AlignmentBackend``."""
+    return operators.best_paths(logits, problem)
+
+
+def new_outputs(logits: Tensor, batch_size: int, needs_grad: bool) -> tuple[Tensor, Tensor]:
+    """Costs and state of ``rnnt_loss_forward``, uninitialised."""
+    costs = logits.new_empty(batch_size, dtype=torch.float64)
+    # One slot per row of the tensor, padding included: how many are used depends on values.
+    num_rows = math.prod(logits.shape[:-1]) if needs_grad else 0
+    return costs, logits.new_empty(cpu_library.STATE_PLANES * num_rows, dtype=torch.float64)
+
+
+def _forward(logits: Tensor, *arguments: Any) -> tuple[Tensor, Tensor]:
+    *fields, needs_grad, _ = arguments
+    problem = _kernel_problem(Problem._make(fields))
+    logits = _row_contiguous(logits)
+    costs, state = new_outputs(logits, problem.targets.shape[0], needs_grad)
+    status, failure = cpu_library.forward(logits, problem, costs, state if needs_grad else None)
+    _finish(status, failure, logits, problem)
+    return costs, state
+
+
+def _backward(grad_costs: Tensor, logits: Tensor, state: Tensor, *fields: Any) -> Tensor:
+    logits = _row_contiguous(logits)
+    grad = torch.empty_like(logits, memory_format=torch.contiguous_format)
+    _write_gradient(grad, grad_costs, logits, state, fields)
+    return grad
+
+
+def _backward_in_place(grad_costs: Tensor, logits: Tensor, state: Tensor, *fields: Any) -> None:
+    rows = _row_contiguous(logits)
+    _write_gradient(rows, grad_costs, rows, state, fields)
+    if rows is not logits:
+        logits.copy_(rows)
+    elif not logits.is_inference():
+        # Autograd can't see a write through a raw pointer.
+        torch.autograd.graph.increment_version(logits)
+
+
+def _write_gradient(
+    grad: Tensor, grad_costs: Tensor, logits: Tensor, state: Tensor, fields: Sequence[Any]
+) -> None:
+    problem = _kernel_problem(Problem._make(fields))
+    num_rows = math.prod(logits.shape[:-1])
+    if grad_costs.shape != problem.logit_lengths.shape or (
+        state.numel() != cpu_library.STATE_PLANES * num_rows
+    ):
+        raise RuntimeError("grad_costs and state must be those of rnnt_loss_forward's outputs.")
+    grad_costs = grad_costs.to(torch.float64).contiguous()
+    status, failure = cpu_library.backward(logits, problem, state, grad_costs, grad)
+    if status != cpu_library.OK:
+        raise _kernel_error(status, failure, logits, problem)
+
+
+def _alignment(
+    logits: Tensor,
+    targets: Tensor,
+    logit_lengths: Tensor,
+    target_lengths: Tensor,
+    blank: int,
+    fused_log_softmax: bool,
+) -> tuple[Tensor, Tensor]:
+    indices = targets, logit_lengths, target_lengths
+    problem = _kernel_problem(Problem(*indices, blank, -1.0, fused_log_softmax, 0.0, None))
+    logits = _row_contiguous(logits)
+    frames, log_probs = operators.new_paths(logits, targets)
+    status, failure = cpu_library.alignment(logits, problem, frames, log_probs)
+    _finish(status, failure, logits, problem)
+    return frames, log_probs
+
+
+def _row_contiguous(logits: Tensor) -> Tensor:
+    # Operators ask again: a compiled caller may hand over other strides than the ones seen here.
+    return logits if checks.is_row_contiguous(logits) else logits.contiguous()
+
+
+def _kernel_problem(problem: Problem) -> Problem:
+    """The problem as the kernel reads it: contiguous int64 indices."""
+    targets, logit_lengths, target_lengths = problem[:3]
+    if not logit_lengths.shape == target_lengths.shape == targets.shape[:1]:
+        # The kernel reads raw pointers: also a direct call must not lead it out of a tensor.
+        raise RuntimeError("targets, logit_lengths and target_lengths must be of one batch.")
+    windows = problem.emission_windows
+    if windows is not None and windows.shape != (*targets.shape, 2):
+        raise RuntimeError("emission_windows must have two frames for each of targets.")
+    return problem.with_indices(lambda index: index.to(torch.int64).contiguous())
+
+
+def _finish(status: int, failure: cpu_library.Failure, logits: Tensor, problem: Problem) -> None:
+    """Raises for a failed pass over log-probabilities or logits, and warns of a mistaken one."""
+    if status != cpu_library.OK:
+        raise _kernel_error(status, failure, logits, problem)
+    if not problem.fused_log_softmax:
+        values.warn_if_logits(logits, problem)
+
+
+def _kernel_error(
+    status: int, failure: cpu_library.Failure, logits: Tensor, problem: Problem
+) -> Exception:
+    """The exception for a status of the kernel, which says where it stopped."""
+    b, position = failure.sample, failure.position
+    packed = logits.dim() == 2
+    if status == cpu_library.BAD_LOGIT_LENGTH:
+        max_frames = None if packed else logits.shape[1]
+        return values.logit_length_error(b, int(problem.logit_lengths[b]), max_frames)
+    if status == cpu_library.BAD_TARGET_LENGTH:
+        max_labels = values.label_limit(logits, problem.targets)
+        return values.target_length_error(b, int(problem.target_lengths[b]), max_labels)
+    if status == cpu_library.BAD_ROWS:
+        return values.row_count_error(logits.shape[0], failure.value)
+    if status == cpu_library.BAD_TARGET:
+        label = int(problem.targets[b, position])
+        return values.target_range_error(b, position, label, logits.shape[-1])
+    if status == cpu_library.TARGET_IS_BLANK:
+        return values.target_is_blank_error(b, position, problem.blank)
+    if status == cpu_library.CROSS_CHECK_FAILED:
+        return RuntimeError(
+            f"the forward and backward scores of sample {b} disagree: this is a fault in the CPU "
+            'kernel, please report it; backend="reference" works, slowly.'
         )
-    return Path(path)
+    if status == cpu_library.NO_MEMORY:
+        return RuntimeError("the CPU kernel could not allocate its workspace.")
+    values.check_values(logits, problem)  # lengths beyond any memory have no status of their own
+    return RuntimeError(f"the CPU kernel refused its arguments with status {status}.")
 
 
-def _library_path() -> Path:
-    override = overriding_path("ASR_ASCEND_LIBRARY", _LIBRARY_NAME)
-    if override is not None:
-        return override
-    packaged = importlib.resources.files("asr_ascend") / "lib" / _LIBRARY_NAME
-    if packaged.is_file():
-        return Path(str(packaged))
-    # An editable install keeps the library in site-packages, away from the sources; its import hook
-    # joins the two, but is absent where the sources were found without it.
-    installed, editable = _installed_library()
-    if installed is None:
-        raise RuntimeError(
-            f"the CPU library of asr_ascend is not built: {_build_command()} builds it; {_SLOW_WAY}"
-        )
-    if not editable:
-        raise RuntimeError(
-            f"{_PACKAGE_FOLDER} hides the installed asr_ascend but holds no CPU library: "
-            f"run `pip install -e .` in {_PACKAGE_FOLDER.parent}, or Python from another folder; "
-            f"{_SLOW_WAY}"
-        )
-    return installed
-
-
-def _installed_library() -> tuple[Path | None, bool]:
-    """The library that pip installed, None where there is none; and whether it is editable."""
-    try:
-        distribution = importlib.metadata.distribution(_DISTRIBUTION)
-    except importlib.metadata.PackageNotFoundError:
-        return None, False
-    path = Path(str(distribution.locate_file(f"asr_ascend/lib/{_LIBRARY_NAME}")))
-    if not path.is_file():
-        return None, False
-    origin = json.loads(distribution.read_text("direct_url.json") or "{}")
-    return path, bool(origin.get("dir_info", {}).get("editable", False))
-
-
-def _build_command() -> str:
-    checkout = _PACKAGE_FOLDER.parent
-    if (checkout / "pyproject.toml").is_file():
-        return f"`pip install -e .` in {checkout}"
-    return "`pip install .` in a checkout of asr_ascend"
+operators.register_outputs("cpu", new_outputs)
+for _name, _implementation in (
+    ("rnnt_loss_forward", _forward),
+    ("rnnt_loss_backward", _backward),
+    ("rnnt_loss_backward_", _backward_in_place),
+    ("rnnt_alignment", _alignment),
+):
+    operators.library.impl(_name, _implementation, "CPU")

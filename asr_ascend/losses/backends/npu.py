@@ -1,117 +1,115 @@
-"""Finds and loads the NPU binding and hands it problems; the only place that imports torch_npu.
+"""Backend "npu": the AscendC kernels behind the operators, for tensors on an NPU.
 
 No value of a tensor comes to the host here unless the caller asks for it: lengths on the CPU are
 checked where they are, everything else by the kernel, which leaves what it found on the device
-until :func:`check_status` reads it.
+until ``check_status`` reads it.
 """
-
-import functools
-import importlib.resources
-from pathlib import Path
-from typing import Any
 
 import torch
 from torch import Tensor
 
-from asr_ascend.losses import values
-from asr_ascend.losses.backends import cpu
-from asr_ascend.losses.layout import Problem
+from asr_ascend.losses import checks, layout, operators, values
+from asr_ascend.losses.backends import closed_windows, npu_library, npu_status
+from asr_ascend.losses.backends.npu_library import DEVICE_TYPE
+from asr_ascend.losses.problem import Problem
 
-DEVICE_TYPE = "npu"
-
-_PACKAGE_FOLDER = Path(__file__).resolve().parents[2]
-_LIBRARY_NAME = "libasr_ascend_npu.so"
 _DTYPES = (torch.float32, torch.float16, torch.bfloat16)
-_MAX_TARGET_COLUMNS = 1023  # kMaxTargetColumns of rnnt_loss_fused_check.h
-_KEPT_CALLS = 64  # rnnt_loss_npu.cpp
-_BUILD = "`kernels/build.sh` in a checkout of asr_ascend builds it"
-_SLOW_WAY = 'until then, backend="reference" works, slowly.'
 
-# rnnt_loss_fused_tiling_key.h
-_STATUS_OK, _LOGIT_LENGTH, _TARGET_LENGTH, _LABEL, _ROW_TOTAL, _CROSS_CHECK = range(6)
-
-
-@functools.cache  # a failure is not cached, so a build in between is found by the next call
-def load() -> None:
-    """Registers the binding's operators for NPU tensors.
-
-    Raises:
-        RuntimeError: torch_npu or the binding is missing or can't be loaded.
-    """
-    path = _library_path()
-    try:
-        import torch_npu  # noqa: F401
-    except ImportError as error:
-        raise RuntimeError(f"torch_npu can't be imported: {error}.") from error
-    try:
-        torch.ops.load_library(str(path))
-    except OSError as error:
-        raise RuntimeError(
-            f"the NPU binding at {path} can't be loaded: {error}; {_BUILD} again."
-        ) from error
-
-
-@torch.compiler.assume_constant_result  # a compiled caller loads while it is traced
-def _ensure_loaded() -> bool:
-    load()
-    return True
+# Of rnnt_loss_fused_check.h, rnnt_loss_fused_tiling_data.h and rnnt_loss_fused_tiling_plan.h.
+MAX_TARGET_COLUMNS = 1023
+STATE_PLANES = 9
+MAX_CORES = 64
+BLOCK_BYTES = 32
+CACHE_LINE_BYTES = 64
 
 
 def is_available() -> bool:
     """Whether NPU tensors can exist here and the binding can be used now."""
-    if not _has_npu():
+    if not npu_library.has_npu():
         return False
     try:
-        load()
+        npu_library.load()
     except RuntimeError:
         return False
     return True
 
 
-def check_status(device: torch.device | str | None = None) -> None:
-    """Raises for what the latest losses on an NPU found wrong with their arguments.
-
-    Labels, and lengths that are on the device, are checked by the kernel alone. Where one is out of
-    place, every cost of that call is NaN, every gradient zero, and nothing is raised, since that
-    would stop the host for every call. This function waits for the device and asks. It looks back
-    over 64 calls at most and forgets what it has looked at. Losses on other devices raise at once.
-
-    Args:
-        device: an NPU; the current one if None.
-
-    Raises:
-        ValueError: lengths or targets were out of place; names the samples.
-        RuntimeError: the forward and backward scores of a sample disagreed.
-    """
-    if not _has_npu() or load.cache_info().currsize == 0:
-        return
-    device = torch.device(DEVICE_TYPE if device is None else device)
-    if device.type != DEVICE_TYPE:
-        return
-    if device.index is None:
-        device = torch.device(DEVICE_TYPE, torch.accelerator.current_device_index())
-    _raise_for_statuses(device, _KEPT_CALLS)
+def costs(
+    logits: Tensor,
+    problem: Problem,
+    *,
+    reuse_logits: bool = False,
+    validate: bool = False,
+    values_checked: bool = False,
+) -> Tensor:
+    """See ``LossBackend``; float32."""
+    rows, prepared, _ = _prepare(logits, problem, reuse_logits, validate, values_checked)
+    if prepared.emission_windows is not None:
+        result = closed_windows.costs(rows, prepared, reuse_logits)
+    else:
+        result = operators.costs(rows, prepared, reuse_logits)
+    if validate:
+        npu_status.check_latest_status(logits.device)
+    return result
 
 
-def check_latest_status(device: torch.device) -> None:
-    """:func:`check_status` of the latest call alone; earlier ones are not forgotten."""
-    _raise_for_statuses(device, 1)
+def costs_and_gradient(
+    logits: Tensor,
+    problem: Problem,
+    *,
+    reuse_logits: bool = False,
+    validate: bool = False,
+    values_checked: bool = False,
+) -> tuple[Tensor, Tensor]:
+    """See ``LossBackend``; costs are float32."""
+    rows, prepared, places = _prepare(logits, problem, reuse_logits, validate, values_checked)
+    # Rows that were picked out of padded logits are a copy, whose memory may be used.
+    in_place = reuse_logits or places is not None
+    if prepared.emission_windows is not None:
+        result, grad = closed_windows.costs_and_gradient(rows, prepared)
+    elif in_place or prepared.fastemit_lambda != 0.0:
+        result, grad = operators.costs_and_gradient(rows, prepared, in_place)
+    else:
+        result, grad = operators.costs_and_gradient_fused(rows, prepared)
+    if validate:
+        npu_status.check_latest_status(logits.device)
+    if places is not None:
+        grad = _spread(grad, places, logits)
+    if reuse_logits and grad.data_ptr() != logits.data_ptr():
+        grad = logits.copy_(grad)
+    return result, grad
 
 
-def _raise_for_statuses(device: torch.device, count: int) -> None:
-    torch.accelerator.synchronize(device)
-    statuses = torch.ops.asr_ascend.rnnt_loss_take_statuses(device, count)
-    for calls_ago, status in enumerate(statuses):
-        error = _status_error(status.cpu().tolist(), calls_ago)
-        if error is not None:
-            raise error
+def new_outputs(logits: Tensor, batch_size: int, needs_grad: bool) -> tuple[Tensor, Tensor]:
+    """Costs and state of ``rnnt_loss_forward``, uninitialised."""
+    size = state_size(logits.shape[0], batch_size) if needs_grad else 0
+    costs = logits.new_empty(batch_size, dtype=torch.float32)
+    return costs, logits.new_empty(size, dtype=torch.float32)
 
 
-def prepare(logits: Tensor, problem: Problem, *, validate: bool) -> Problem:
-    """Checks what the NPU operator restricts, and puts the problem's integers where it wants them.
+def state_size(num_rows: int, batch_size: int) -> int:
+    """Float32 elements of the state that a gradient needs: StateShape of the operator's tiling."""
+    planes = STATE_PLANES * _round_up(4 * num_rows, CACHE_LINE_BYTES)
+    flags = _round_up(planes + BLOCK_BYTES * batch_size, CACHE_LINE_BYTES)
+    return _round_up(flags + BLOCK_BYTES * (MAX_CORES + 1), CACHE_LINE_BYTES) // 4
 
-    Returns:
-        ``problem`` with int32 targets and lengths on the device of ``logits``.
+
+def _round_up(value: int, multiple: int) -> int:
+    return (value + multiple - 1) // multiple * multiple
+
+
+@torch.compiler.assume_constant_result  # a compiled caller loads while it is traced
+def _ensure_loaded() -> bool:
+    npu_library.load()
+    return True
+
+
+def _prepare(
+    logits: Tensor, problem: Problem, reuse_logits: bool, validate: bool, values_checked: bool
+) -> tuple[Tensor, Problem, Tensor | None]:
+    """Packed rows and problem as the operator takes them: int32 targets and lengths on the device.
+
+    The last is the rows' places in padded logits, None for packed ones.
 
     Raises:
         TypeError: float64 logits.
@@ -119,74 +117,69 @@ def prepare(logits: Tensor, problem: Problem, *, validate: bool) -> Problem:
             place; with ``validate`` also lengths and labels on the device.
     """
     _ensure_loaded()
+    _check_limits(logits, problem)
+    if not values_checked:
+        _check_values(logits, problem, validate)
+    prepared = problem._replace(
+        targets=problem.targets.to(torch.int32),
+        logit_lengths=_on_device(problem.logit_lengths, logits),
+        target_lengths=_on_device(problem.target_lengths, logits),
+    )
+    if logits.dim() == 4:
+        places = _packed_rows(logits, problem)
+        return logits.flatten(0, 2).index_select(0, places), prepared, places
+    # aclnn would copy rows that are not contiguous in forward and again in backward.
+    return logits if reuse_logits else logits.contiguous(), prepared, None
+
+
+def _check_limits(logits: Tensor, problem: Problem) -> None:
     if logits.dtype not in _DTYPES:
         raise TypeError(
             "`logits` on an NPU must be float32, float16 or bfloat16, "
-            f"but is {str(logits.dtype).removeprefix('torch.')}."
+            f"but is {checks.dtype_name(logits.dtype)}."
         )
-    targets, logit_lengths, target_lengths = problem[:3]
-    if targets.shape[1] > _MAX_TARGET_COLUMNS:
+    if problem.targets.shape[1] > MAX_TARGET_COLUMNS:
         raise ValueError(
-            f"`targets` on an NPU must have at most {_MAX_TARGET_COLUMNS} columns, "
-            f"but has {targets.shape[1]}."
+            f"`targets` on an NPU must have at most {MAX_TARGET_COLUMNS} columns, "
+            f"but has {problem.targets.shape[1]}."
         )
+
+
+def _check_values(logits: Tensor, problem: Problem, validate: bool) -> None:
+    """All of them with ``validate``; else what the host has, outside of a compiled graph."""
     if validate:
-        values.check_values(logits, _on_cpu(problem))
-    elif lengths_are_on_cpu(problem) and not torch.compiler.is_compiling():
-        packed = logits.dim() == 2
-        values.check_lengths(
-            logit_lengths,
-            target_lengths,
-            max_frames=None if packed else logits.shape[1],
-            max_labels=values.label_limit(logits, targets),
-            num_rows=logits.shape[0] if packed else None,
-        )
-    return problem._replace(
-        targets=targets.to(torch.int32),
-        logit_lengths=_on_device(logit_lengths, logits),
-        target_lengths=_on_device(target_lengths, logits),
-    )
+        on_host = problem._replace(emission_windows=None).with_indices(Tensor.cpu)
+        values.check_values(logits, on_host)
+    elif _lengths_are_on_cpu(problem) and not torch.compiler.is_compiling():
+        values.check_sizes(logits, problem)
 
 
-def lengths_are_on_cpu(problem: Problem) -> bool:
+def _lengths_are_on_cpu(problem: Problem) -> bool:
     """Whether the host may read both lengths without waiting for the device."""
     return problem.logit_lengths.device.type == problem.target_lengths.device.type == "cpu"
 
 
-def packed_rows(logits: Tensor, problem: Problem) -> Tensor:
+def _packed_rows(logits: Tensor, problem: Problem) -> Tensor:
     """Places (N,) int64 of the packed rows among the B * T * U1 rows of padded ``logits``.
 
     Raises:
         ValueError: lengths on the device: how many rows there are would have to come to the host.
     """
-    if not lengths_are_on_cpu(problem):
+    if not _lengths_are_on_cpu(problem):
         raise ValueError(
             "`logit_lengths` and `target_lengths` must be on the CPU for padded `logits` on an "
             "NPU, since N follows from them; packed `logits` take them on either."
         )
     _, T, U1, _ = logits.shape
-    t, u = torch.arange(T), torch.arange(U1)
-    in_lattice = (t < problem.logit_lengths[:, None])[:, :, None] & (
-        u <= problem.target_lengths[:, None]
-    )[:, None, :]
+    in_lattice = layout.lattice_mask(problem.logit_lengths, problem.target_lengths, T, U1)
     return _pinned_copy(in_lattice.flatten().nonzero()[:, 0], logits.device)
 
 
-def state_size(num_rows: int, batch: int, needs_grad: bool) -> int:
-    """Float32 elements of the operator's state: StateShape of rnnt_loss_fused_tiling_plan.h."""
-    planes = 9 if needs_grad else 4
-    flags = _round_up(planes * _round_up(4 * num_rows, 64) + 32 * batch, 64)
-    return _round_up(flags + 32 * 65, 64) // 4
-
-
-def _round_up(value: int, multiple: int) -> int:
-    return (value + multiple - 1) // multiple * multiple
-
-
-def _has_npu() -> bool:
-    # torch imports torch_npu by itself where that is installed.
-    npu: Any = getattr(torch, DEVICE_TYPE, None)
-    return npu is not None and npu.is_available()
+def _spread(rows: Tensor, places: Tensor, padded: Tensor) -> Tensor:
+    """``rows`` (N, V) at their places in zeros of the shape of ``padded``."""
+    spread = torch.zeros(padded.shape, dtype=padded.dtype, device=padded.device)
+    spread.view(-1, padded.shape[-1]).index_add_(0, places, rows)
+    return spread
 
 
 def _on_device(lengths: Tensor, logits: Tensor) -> Tensor:
@@ -196,60 +189,9 @@ def _on_device(lengths: Tensor, logits: Tensor) -> Tensor:
     return _pinned_copy(lengths.to(torch.int32), logits.device)
 
 
-def _pinned_copy(values: Tensor, device: torch.device) -> Tensor:
+def _pinned_copy(index: Tensor, device: torch.device) -> Tensor:
     # From memory that is not pinned the copy would wait for all that the stream still has to do.
-    return values.pin_memory().to(device, non_blocking=True)
+    return index.pin_memory().to(device, non_blocking=True)
 
 
-def _on_cpu(problem: Problem) -> Problem:
-    return problem._replace(
-        targets=problem.targets.cpu(),
-        logit_lengths=problem.logit_lengths.cpu(),
-        target_lengths=problem.target_lengths.cpu(),
-    )
-
-
-def _status_error(status: list[int], calls_ago: int) -> Exception | None:
-    """What is wrong with a call, or None; a sample's own fault before the batch's."""
-    call = "the latest call" if calls_ago == 0 else f"the call {calls_ago} before the latest"
-    messages = {
-        _LOGIT_LENGTH: "`logit_lengths` must be at least 1, but is not for {samples} of {call}.",
-        _TARGET_LENGTH: (
-            "`target_lengths` must be at least 0 and at most the columns of `targets`, "
-            "but is not for {samples} of {call}."
-        ),
-        _LABEL: (
-            "`targets` must be in [0, V - 1] and not contain `blank`, "
-            "but do not for {samples} of {call}."
-        ),
-        _ROW_TOTAL: (
-            "packed `logits` must have sum(logit_lengths * (target_lengths + 1)) rows, "
-            "but do not in {call}."
-        ),
-        _CROSS_CHECK: (
-            "the forward and backward scores of {samples} of {call} disagree: this is a fault in "
-            'the NPU kernel, please report it; backend="reference" works, slowly.'
-        ),
-    }
-    for code, message in messages.items():
-        failing = [sample for sample, value in enumerate(status) if value == code]
-        if failing:
-            text = message.format(samples=_sample_list(failing), call=call)
-            return RuntimeError(text) if code == _CROSS_CHECK else ValueError(text)
-    return None
-
-
-def _sample_list(samples: list[int]) -> str:
-    *most, last = map(str, samples)
-    return f"samples {', '.join(most)} and {last}" if most else f"sample {last}"
-
-
-def _library_path() -> Path:
-    override = cpu.overriding_path("ASR_ASCEND_NPU_LIBRARY", _LIBRARY_NAME)
-    if override is not None:
-        return override
-    packaged = Path(str(importlib.resources.files("asr_ascend") / "lib" / _LIBRARY_NAME))
-    for path in (packaged, _PACKAGE_FOLDER / "lib" / _LIBRARY_NAME):
-        if path.is_file():
-            return path
-    raise RuntimeError(f"the NPU binding of asr_ascend is not built: {_BUILD}; {_SLOW_WAY}")
+operators.register_outputs(DEVICE_TYPE, new_outputs)

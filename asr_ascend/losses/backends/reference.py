@@ -1,4 +1,4 @@
-"""The RNN-T loss in plain torch: slow, on any device, to be checked by reading.
+"""Backend "reference": the loss in plain torch, slow, on any device, to be checked by reading.
 
 The cost is written down from its definition and autograd differentiates it, so neither the
 gradient nor the second derivative rests on a formula of ours.
@@ -13,40 +13,49 @@ from torch import Tensor
 from torch.nn.functional import pad
 
 from asr_ascend.losses import function_transforms, layout, values
-from asr_ascend.losses.layout import Problem
+from asr_ascend.losses.problem import Problem
 
 # Elsewhere (NPU, MPS) float64 is missing or incomplete; there the lattice is float32.
 _FLOAT64_DEVICES = ("cpu", "cuda")
 
 
-def rnnt_costs(logits: Tensor, problem: Problem) -> Tensor:
-    """-ln P(targets | logits) of each sample, differentiable twice.
+def is_available() -> bool:
+    """Always."""
+    return True
 
-    Args:
-        logits: (N, V) or (B, T, U1, V), any floating dtype.
-        problem: lengths and targets int32/int64, their values still unchecked.
 
-    Returns:
-        (B,) float64, or float32 on devices without float64.
+def costs(
+    logits: Tensor,
+    problem: Problem,
+    *,
+    reuse_logits: bool = False,
+    validate: bool = False,
+    values_checked: bool = False,
+) -> Tensor:
+    """See ``LossBackend``; differentiable twice. float32 on devices without float64.
+
+    ``reuse_logits`` overwrites nothing.
     """
-    costs: Tensor = _ReferenceLoss.apply(logits, *problem)
-    return costs
+    result: Tensor = _ReferenceLoss.apply(logits, values_checked, *problem)
+    return result
 
 
-def rnnt_costs_and_gradient(logits: Tensor, problem: Problem) -> tuple[Tensor, Tensor]:
-    """Costs (B,) and the clamped gradient of their sum, like ``logits``."""
+def costs_and_gradient(
+    logits: Tensor,
+    problem: Problem,
+    *,
+    reuse_logits: bool = False,
+    validate: bool = False,
+    values_checked: bool = False,
+) -> tuple[Tensor, Tensor]:
+    """See ``LossBackend``; costs are float32 on devices without float64."""
     # Autograd makes the gradient, so inference mode is off here and no tensor may come from it.
     with torch.inference_mode(False), torch.no_grad():
-        logits = logits.clone()
-        windows = problem.emission_windows
-        problem = problem._replace(
-            targets=problem.targets.clone(),
-            logit_lengths=problem.logit_lengths.clone(),
-            target_lengths=problem.target_lengths.clone(),
-            emission_windows=None if windows is None else windows.clone(),
-        )
-        costs = rnnt_costs(logits, problem)
-        return costs, _gradient(logits, _on_device(problem, logits), torch.ones_like(costs))
+        rows = logits.clone()
+        problem = problem.with_indices(torch.clone)
+        result = costs(rows, problem, values_checked=values_checked)
+        grad = _gradient(rows, _on_device(problem, rows), torch.ones_like(result))
+    return result, logits.copy_(grad) if reuse_logits else grad
 
 
 def _log_add(a: Tensor, b: Tensor) -> Tensor:
@@ -62,7 +71,7 @@ def _log_probs(rows: Tensor, problem: Problem) -> tuple[Tensor, Tensor]:
     A label's is -inf where it can't be emitted: in the last column and outside of its window. But
     NaN stays, where a row has no softmax.
     """
-    b, t, u = _cells(problem)
+    b, t, u = _cells(rows, problem)
     possible = u < problem.target_lengths[b]
     label = torch.where(possible, pad(problem.targets, (0, 1))[b, u], 0).to(torch.int64)
     if problem.emission_windows is not None:
@@ -81,12 +90,10 @@ def _log_probs(rows: Tensor, problem: Problem) -> tuple[Tensor, Tensor]:
     return blank_log_prob, label_log_prob.masked_fill(~possible, -math.inf)
 
 
-def _cells(problem: Problem) -> tuple[Tensor, Tensor, Tensor]:
+def _cells(rows: Tensor, problem: Problem) -> tuple[Tensor, Tensor, Tensor]:
     """(N,) each: sample, frame and column of every packed row."""
     lengths = problem.logit_lengths, problem.target_lengths
-    mask = layout.lattice_mask(*lengths, *layout.padded_size(*lengths))
-    b, t, u = mask.nonzero(as_tuple=True)
-    return b, t, u
+    return layout.packed_cells(len(rows), *lengths, rows.device)
 
 
 def _lattice_costs(blank_log_prob: Tensor, label_log_prob: Tensor, problem: Problem) -> Tensor:
@@ -111,7 +118,7 @@ def _diagonals(
     the next diagonal. What lies outside of a sample's lattice is impossible.
     """
     T, U1 = layout.padded_size(problem.logit_lengths, problem.target_lengths)
-    b, t, u = _cells(problem)
+    b, t, u = _cells(blank_log_prob, problem)
     nowhere = blank_log_prob.new_full((T + U1, len(problem.targets), U1), -math.inf)
     emit_blank = nowhere.index_put((t + u, b, u), blank_log_prob)
     emit_label = nowhere.index_put((t + u, b, u), label_log_prob)
@@ -141,10 +148,7 @@ def _scores_at_end(alphas: list[Tensor], problem: Problem) -> Tensor:
 
 @torch.no_grad()
 def best_paths(logits: Tensor, problem: Problem) -> tuple[Tensor, Tensor]:
-    """Frames like ``targets`` and log-probability (B,) of the likeliest alignments.
-
-    Args and the meaning of the result: as for ``rnnt_costs`` and ``rnnt_alignment``.
-    """
+    """See ``AlignmentBackend``; log-probabilities are float32 on devices without float64."""
     _check_values(logits, problem)
     problem = _on_device(problem, logits)
     log_probs = _log_probs(_lattice_rows(logits, problem), problem)
@@ -212,43 +216,38 @@ def _gradient(logits: Tensor, problem: Problem, grad_costs: Tensor) -> Tensor:
     return grad
 
 
-def _check_values(logits: Tensor, problem: Problem) -> None:
-    values.check_values(logits, problem)
+def _check_values(logits: Tensor, problem: Problem, values_checked: bool = False) -> None:
+    if not values_checked:
+        values.check_values(logits, problem)
     if not problem.fused_log_softmax:
         values.warn_if_logits(logits, problem)
 
 
 def _on_device(problem: Problem, logits: Tensor) -> Problem:
-    windows = problem.emission_windows
-    return problem._replace(
-        targets=problem.targets.to(logits.device),
-        logit_lengths=problem.logit_lengths.to(logits.device, torch.int64),
-        target_lengths=problem.target_lengths.to(logits.device, torch.int64),
-        emission_windows=None if windows is None else windows.to(logits.device, torch.int64),
-    )
+    return problem.with_indices(lambda index: index.to(logits.device, torch.int64))
 
 
 class _ReferenceLoss(torch.autograd.Function):
     """Makes the gradient itself, since each sample's is clamped before ``grad_costs`` scales it."""
 
     @staticmethod
-    def forward(logits: Tensor, *fields: Any) -> Tensor:
-        problem = Problem(*fields)
-        _check_values(logits, problem)
+    def forward(logits: Tensor, values_checked: bool, *fields: Any) -> Tensor:
+        problem = Problem._make(fields)
+        _check_values(logits, problem, values_checked)
         problem = _on_device(problem, logits)
         return _lattice_costs(*_log_probs(_lattice_rows(logits, problem), problem), problem)
 
     @staticmethod
     def setup_context(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
-        logits, targets, logit_lengths, target_lengths, *options, windows = inputs
-        ctx.save_for_backward(logits, targets, logit_lengths, target_lengths, windows)
-        ctx.options = options
+        logits, _, *fields = inputs
+        tensors, ctx.options = Problem._make(fields).split()
+        ctx.save_for_backward(logits, *tensors)
 
     @staticmethod
     def backward(ctx: Any, *grad_outputs: Tensor) -> tuple[Tensor | None, ...]:
-        logits, *indices, windows = ctx.saved_tensors
-        problem = _on_device(Problem._make((*indices, *ctx.options, windows)), logits)
-        return _gradient(logits, problem, *grad_outputs), *[None] * len(problem)
+        logits, *tensors = ctx.saved_tensors
+        problem = _on_device(Problem.joined(tuple(tensors), ctx.options), logits)
+        return _gradient(logits, problem, *grad_outputs), None, *[None] * len(problem)
 
     @staticmethod
     def vmap(info: Any, in_dims: Any, *args: Any) -> Any:

@@ -7,7 +7,7 @@ from torch import Tensor
 
 from asr_ascend.losses import checks, values
 from asr_ascend.losses.checks import DTYPES, dtype_name, quoted, shape_of
-from asr_ascend.losses.layout import Problem
+from asr_ascend.losses.problem import Problem
 
 _ACTIVATIONS = ("tanh", "relu")
 
@@ -101,18 +101,19 @@ def check_weights(weights: Tensor | None, batch_size: int) -> None:
         )
 
 
-def check_problem(encoder: Tensor, predictor: Tensor, weight: Tensor, problem: Problem) -> Problem:
-    """The problem with a non-negative blank, int64 indices, and lengths on the CPU.
+def check_batch_size(targets: Tensor, batch_size: int) -> None:
+    """Raises ValueError for targets of another batch; no logits are there to compare them with."""
+    if isinstance(targets, Tensor) and targets.dim() == 2 and len(targets) != batch_size:
+        raise ValueError(f"`targets` must be ({batch_size}, U), but has shape {shape_of(targets)}.")
+
+
+def checked_values(
+    encoder: Tensor, predictor: Tensor, vocab_size: int, problem: Problem
+) -> Problem:
+    """The problem with int64 indices and lengths on the CPU.
 
     Values are checked here, once for the whole batch, so that errors name the sample.
     """
-    targets = problem.targets
-    if isinstance(targets, Tensor) and targets.dim() == 2 and len(targets) != len(encoder):
-        raise ValueError(
-            f"`targets` must be ({len(encoder)}, U), but has shape {shape_of(targets)}."
-        )
-    # No logits are there yet: a tensor without rows stands for their dtype, device and vocabulary.
-    problem = checks.check(weight.new_empty(0, weight.shape[0]), problem, reuse_logits=False)
     problem = problem._replace(
         targets=problem.targets.to(torch.int64),
         logit_lengths=problem.logit_lengths.to("cpu", torch.int64),
@@ -124,5 +125,5 @@ def check_problem(encoder: Tensor, predictor: Tensor, weight: Tensor, problem: P
         max_frames=encoder.shape[1],
         max_labels=min(predictor.shape[1] - 1, problem.targets.shape[1]),
     )
-    values.check_targets(problem.targets, problem.target_lengths, problem.blank, weight.shape[0])
+    values.check_targets(problem.targets, problem.target_lengths, problem.blank, vocab_size)
     return problem

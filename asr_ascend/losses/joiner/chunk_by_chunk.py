@@ -6,14 +6,14 @@ So a few numbers per row are kept, and one chunk of logits is alive.
 """
 
 from collections.abc import Iterator
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
 
 from asr_ascend.losses.joiner.rows import GradientSums, JoinerTensors, block_rows
 from asr_ascend.losses.joiner.task import Sample, Task, kept_rows
-from asr_ascend.losses.rnnt import rnnt_loss, rnnt_loss_and_grad
+from asr_ascend.losses.problem import Problem
 
 
 class Rows(NamedTuple):
@@ -27,14 +27,14 @@ class Rows(NamedTuple):
 def costs_chunk_by_chunk(joiner: JoinerTensors, task: Task, max_bytes: int) -> Tensor:
     """Costs (B,), unweighted, for a pass that needs no gradient."""
     log_probs, _ = _row_statistics(joiner, task, max_bytes)
-    return _not_negative(rnnt_loss(log_probs, **_two_column_loss(task), reduction="none"))
+    return _not_negative(task.costs(log_probs, _two_column_loss(task)))
 
 
 def costs_and_rows(joiner: JoinerTensors, task: Task, max_bytes: int) -> tuple[Tensor, Rows]:
     """Costs (B,), unweighted, and what :func:`add_gradient` needs beside them."""
     log_probs, log_norm = _row_statistics(joiner, task, max_bytes)
     softmax = log_probs.exp() if task.max_dropped_mass > 0 else None
-    costs, shares = rnnt_loss_and_grad(log_probs, **_two_column_loss(task), reuse_logits=True)
+    costs, shares = task.costs_and_gradient(log_probs, _two_column_loss(task))
     kept: list[Tensor | None] = [None] * len(task.weights)
     if softmax is not None:
         # A row's components sum to 0, and none but those of blank and label are negative.
@@ -169,12 +169,11 @@ def _not_negative(costs: Tensor) -> Tensor:
     return costs.clamp(min=0.0)
 
 
-def _two_column_loss(task: Task) -> dict[str, Any]:
-    """Arguments of a loss over the log-probabilities of blank (column 0) and label (column 1)."""
-    arguments = task.problem._asdict() | {"backend": task.backend}
-    return arguments | {
-        "targets": torch.ones_like(task.problem.targets),
-        "blank": 0,
-        "clamp": -1.0,
-        "fused_log_softmax": False,
-    }
+def _two_column_loss(task: Task) -> Problem:
+    """The same lattices over log-probabilities of blank (column 0) and label (column 1)."""
+    return task.problem._replace(
+        targets=torch.ones_like(task.problem.targets),
+        blank=0,
+        clamp=-1.0,
+        fused_log_softmax=False,
+    )

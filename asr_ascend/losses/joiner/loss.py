@@ -7,7 +7,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from asr_ascend.losses import function_transforms
+from asr_ascend.losses import backends, function_transforms
 from asr_ascend.losses.joiner import checks
 from asr_ascend.losses.joiner.chunk_by_chunk import (
     Rows,
@@ -18,7 +18,7 @@ from asr_ascend.losses.joiner.chunk_by_chunk import (
 from asr_ascend.losses.joiner.rows import GradientSums, JoinerTensors, Wanted
 from asr_ascend.losses.joiner.sample_by_sample import costs_sample_by_sample
 from asr_ascend.losses.joiner.task import Task
-from asr_ascend.losses.layout import Problem
+from asr_ascend.losses.problem import make_problem
 
 _DEFAULT_MAX_BYTES = 4 * 2**30
 
@@ -103,24 +103,24 @@ def joiner_rnnt_loss(
     function_transforms.refuse_forward_mode("joiner_rnnt_loss", *inputs)
     function_transforms.refuse_func_gradient("joiner_rnnt_loss", *inputs)
     checks.check_options(reduction, activation, max_dropped_mass, max_bytes, logits_dtype)
-    problem = checks.check_problem(
-        encoder_out,
-        predictor_out,
-        weight,
-        Problem(
-            targets,
-            logit_lengths,
-            target_lengths,
-            blank,
-            clamp,
-            True,
-            fastemit_lambda,
-            emission_windows,
-        ),
+    checks.check_batch_size(targets, len(encoder_out))
+    # No logits are there yet: a tensor without rows stands for their dtype, device and vocabulary.
+    no_rows = weight.new_empty(0, weight.shape[0])
+    problem = make_problem(
+        no_rows,
+        targets,
+        logit_lengths,
+        target_lengths,
+        blank,
+        clamp,
+        fastemit_lambda=fastemit_lambda,
+        emission_windows=emission_windows,
     )
+    problem = checks.checked_values(encoder_out, predictor_out, weight.shape[0], problem)
     checks.check_weights(weights, len(encoder_out))
     sample_weights = [1.0] * len(encoder_out) if weights is None else weights.tolist()
-    task = Task(problem, sample_weights, float(max_dropped_mass), backend)
+    chosen = backends.for_loss("joiner_rnnt_loss", no_rows, backend)
+    task = Task(problem, sample_weights, float(max_dropped_mass), chosen)
     make_joiner = functools.partial(
         JoinerTensors.of,
         activation=activation,

@@ -9,7 +9,6 @@ from torch import Tensor
 
 from asr_ascend.losses.joiner.rows import GradientSums, JoinerTensors, block_rows, blocks
 from asr_ascend.losses.joiner.task import Sample, Task, kept_rows
-from asr_ascend.losses.rnnt import rnnt_loss, rnnt_loss_and_grad
 
 
 def costs_sample_by_sample(
@@ -29,11 +28,12 @@ def costs_sample_by_sample(
             joiner.write_frames(rows, sample.b, sample.all_frames, sample.columns)
         joiner.activate(hidden)
         joiner.write_logits(logits, hidden)
-        here, arguments = slice(group[0].b, group[-1].b + 1), task.arguments(group)
+        here = slice(group[0].b, group[-1].b + 1)
+        problem = task.problem.of_samples(here)
         if sums is None:
-            costs[here] = rnnt_loss(logits, **arguments, reduction="none")
+            costs[here] = task.costs(logits, problem)
         else:
-            costs[here], _ = rnnt_loss_and_grad(logits, **arguments, reuse_logits=True)
+            costs[here], _ = task.costs_and_gradient(logits, problem)
             _add_gradient(sums, hidden, logits, task, group)
     return costs
 

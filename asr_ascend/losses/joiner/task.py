@@ -1,12 +1,13 @@
 """What both ways of the joiner's loss work on, and the rows that a gradient may leave out."""
 
 from collections.abc import Iterator
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
 
-from asr_ascend.losses.layout import Problem
+from asr_ascend.losses.backends import LossBackend
+from asr_ascend.losses.problem import Problem, cost_dtype
 
 
 class Sample(NamedTuple):
@@ -38,7 +39,7 @@ class Task(NamedTuple):
     problem: Problem  # lengths int64 on the CPU, targets int64 on the joiner's device
     weights: list[float]
     max_dropped_mass: float
-    backend: str | None
+    backend: LossBackend
 
     def samples(self) -> Iterator[Sample]:
         """Every sample in order, those of weight 0 too."""
@@ -65,14 +66,17 @@ class Task(NamedTuple):
         if group:
             yield group
 
-    def arguments(self, group: list[Sample]) -> dict[str, Any]:
-        """Of ``rnnt_loss`` for neighbours, but for their logits."""
-        here = slice(group[0].b, group[-1].b + 1)
-        arguments = self.problem._asdict() | {"backend": self.backend}
-        for name in ("targets", "logit_lengths", "target_lengths", "emission_windows"):
-            if arguments[name] is not None:
-                arguments[name] = arguments[name][here]
-        return arguments
+    def costs(self, logits: Tensor, problem: Problem) -> Tensor:
+        """Costs of some samples' logits, as ``rnnt_loss`` gives them with "none"."""
+        costs = self.backend.costs(logits, problem, values_checked=True)
+        return costs.to(cost_dtype(logits.dtype))
+
+    def costs_and_gradient(self, logits: Tensor, problem: Problem) -> tuple[Tensor, Tensor]:
+        """As ``rnnt_loss_and_grad`` gives them; the gradient overwrites the logits."""
+        costs, gradient = self.backend.costs_and_gradient(
+            logits, problem, reuse_logits=True, values_checked=True
+        )
+        return costs.to(cost_dtype(logits.dtype)), gradient
 
     def labels_of(self, sample: Sample) -> Tensor:
         """(U1,) int64: the label that leads out of each column; blank for the last, which has none.

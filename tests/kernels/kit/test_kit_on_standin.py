@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from asr_ascend.losses.backends import cpu
+from asr_ascend.losses.backends import cpu_library
 from tests.support import standin_process
 from tests.support.made_up_machine import REPOSITORY, MadeUpMachine, assert_stops
 
@@ -28,7 +28,11 @@ def stand_in() -> Path:
 
 def verify(folder: Path, *options: str, **environment: str) -> subprocess.CompletedProcess[str]:
     command = [str(REPOSITORY / "kernels" / "verify_910b.sh"), "--standin", f"--out={folder}"]
-    variables = {**os.environ, "ASR_ASCEND_LIBRARY": str(cpu._library_path()), **environment}
+    variables = {
+        **os.environ,
+        "ASR_ASCEND_LIBRARY": str(cpu_library._library_path()),
+        **environment,
+    }
     variables.pop("TASK_QUEUE_ENABLE", None)
     return subprocess.run(
         [*command, *options], env=variables, capture_output=True, text=True, check=False

@@ -13,7 +13,7 @@ from types import SimpleNamespace
 import pytest
 import torch
 
-from asr_ascend.losses.backends import cpu
+from asr_ascend.losses.backends import cpu_library
 from tests.support.made_up_machine import REPOSITORY, compiled, write
 
 VERIFY = REPOSITORY / "kernels" / "verify"
@@ -31,7 +31,11 @@ CPU = rows.Target("cpu")
 
 def run(folder: Path, *options: str, **environment: str) -> subprocess.CompletedProcess[str]:
     command = [sys.executable, str(VERIFY), "--device=cpu", "--quick", f"--out={folder}", *options]
-    variables = {"ASR_ASCEND_LIBRARY": str(cpu._library_path()), **os.environ, **environment}
+    variables = {
+        "ASR_ASCEND_LIBRARY": str(cpu_library._library_path()),
+        **os.environ,
+        **environment,
+    }
     return subprocess.run(command, env=variables, capture_output=True, text=True, check=False)
 
 

@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from asr_ascend.losses import available_backends, check_status, rnnt_loss, rnnt_loss_and_grad
-from asr_ascend.losses.backends import npu
+from asr_ascend.losses.backends import npu_library
 from tests.support import oracles
 from tests.support.npu_cases import batch_of, run
 
@@ -289,14 +289,14 @@ def test_a_binding_that_is_not_built_is_named(
     path: str, message: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("ASR_ASCEND_NPU_LIBRARY", path)
-    npu.load.cache_clear()
+    npu_library.load.cache_clear()
     try:
         with pytest.raises(RuntimeError, match=f"^{re.escape(message)}$"):
             loss(a_case())
         assert "npu" not in available_backends()
         check_status()
     finally:
-        npu.load.cache_clear()
+        npu_library.load.cache_clear()
 
 
 def test_an_operator_package_that_is_not_installed_is_named() -> None:

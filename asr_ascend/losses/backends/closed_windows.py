@@ -11,8 +11,23 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from asr_ascend.losses import layout
-from asr_ascend.losses.layout import Problem
+from asr_ascend.losses import layout, operators
+from asr_ascend.losses.problem import Problem
+
+
+def costs(logits: Tensor, problem: Problem, reuse_logits: bool) -> Tensor:
+    """As ``operators.costs``, by an operator without windows; ``problem`` has windows.
+
+    With ``reuse_logits`` the gradient overwrites the copy.
+    """
+    return operators.costs(*close_windows(logits, problem), reuse_logits)
+
+
+def costs_and_gradient(logits: Tensor, problem: Problem) -> tuple[Tensor, Tensor]:
+    """Costs (B,) by an operator without windows; gradient of their sum, like ``logits``."""
+    closed, without_windows = close_windows(logits, problem)
+    result, grad = operators.costs_and_gradient(closed, without_windows, reuse_logits=True)
+    return result, _original_gradient(grad, problem)
 
 
 def close_windows(logits: Tensor, problem: Problem) -> tuple[Tensor, Problem]:
@@ -33,13 +48,13 @@ def close_windows(logits: Tensor, problem: Problem) -> tuple[Tensor, Problem]:
 
 
 class _CloseWindows(torch.autograd.Function):
-    """Differentiated as `original_gradient` does it: autograd would go through more copies."""
+    """Differentiated as `_original_gradient` does it: autograd would go through more copies."""
 
     @staticmethod
     def forward(ctx: Any, logits: Tensor, *fields: Any) -> Tensor:
         problem = Problem._make(fields)
-        ctx.save_for_backward(*problem[:3], problem.emission_windows)
-        ctx.options = problem[3:-1]
+        tensors, ctx.options = problem.split()
+        ctx.save_for_backward(*tensors)
         closed, label = _closed_labels(logits, problem)
         at_label = logits.gather(-1, label)
         nothing = torch.full_like(at_label, -math.inf)
@@ -48,12 +63,11 @@ class _CloseWindows(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
-        *indices, windows = ctx.saved_tensors
-        problem = Problem._make((*indices, *ctx.options, windows))
-        return original_gradient(grad, problem), *[None] * len(problem)
+        problem = Problem.joined(ctx.saved_tensors, ctx.options)
+        return _original_gradient(grad, problem), *[None] * len(problem)
 
 
-def original_gradient(grad: Tensor, problem: Problem) -> Tensor:
+def _original_gradient(grad: Tensor, problem: Problem) -> Tensor:
     """d cost / d logits (..., V) from ``grad`` (..., V + 1) of what ``close_windows`` made.
 
     ``problem`` is the one with emission windows.
@@ -82,15 +96,10 @@ def _closed_labels(logits: Tensor, problem: Problem) -> tuple[Tensor, Tensor]:
 
 def _cells(logits: Tensor, problem: Problem) -> tuple[Tensor, Tensor, Tensor]:
     """Sample, frame and column of each row: (N,) or broadcast to (B, T, U1)."""
-    device = logits.device
-    if logits.dim() == 4:
-        sizes = (torch.arange(size, device=device) for size in logits.shape[:3])
-        b, t, u = torch.meshgrid(*sizes, indexing="ij")
-        return b, t, u
-    starts = layout.row_offsets(problem.logit_lengths, problem.target_lengths).to(device)
-    row = torch.arange(logits.shape[0], device=device)
-    # Wrong lengths are the operator's to refuse: here they only must not lead out of a tensor.
-    b = (torch.searchsorted(starts, row, right=True) - 1).clamp(0, max(len(starts) - 2, 0))
-    columns = problem.target_lengths.to(device, torch.int64)[b].clamp(min=0) + 1
-    within = row - starts[b]
-    return b, torch.div(within, columns, rounding_mode="floor"), within % columns
+    if logits.dim() == 2:
+        # Wrong lengths are the operator's to refuse.
+        lengths = problem.logit_lengths, problem.target_lengths
+        return layout.packed_cells(logits.shape[0], *lengths, logits.device)
+    sizes = (torch.arange(size, device=logits.device) for size in logits.shape[:3])
+    b, t, u = torch.meshgrid(*sizes, indexing="ij")
+    return b, t, u

@@ -1,0 +1,111 @@
+"""All that defines a batch of losses but the logits: made here from the caller's arguments."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor
+
+from asr_ascend.losses import checks
+
+
+class Problem(NamedTuple):
+    """The checked arguments of a loss, in the order in which the operators take them."""
+
+    targets: Tensor
+    logit_lengths: Tensor
+    target_lengths: Tensor
+    blank: int
+    clamp: float
+    fused_log_softmax: bool
+    fastemit_lambda: float
+    emission_windows: Tensor | None
+
+    def with_indices(self, change: Callable[[Tensor], Tensor]) -> Problem:
+        """The problem whose four integer tensors went through ``change``."""
+        windows = self.emission_windows
+        return self._replace(
+            targets=change(self.targets),
+            logit_lengths=change(self.logit_lengths),
+            target_lengths=change(self.target_lengths),
+            emission_windows=None if windows is None else change(windows),
+        )
+
+    def of_samples(self, samples: slice) -> Problem:
+        """The problem of some of the samples."""
+        return self.with_indices(lambda index: index[samples])
+
+    def split(self) -> tuple[tuple[Tensor | None, ...], tuple[Any, ...]]:
+        """Tensors, which autograd must save by itself, and all other fields; see ``joined``."""
+        return (*self[:3], self.emission_windows), self[3:-1]
+
+    @classmethod
+    def joined(cls, tensors: tuple[Tensor | None, ...], options: tuple[Any, ...]) -> Problem:
+        """The inverse of ``split``."""
+        *indices, windows = tensors
+        return cls._make((*indices, *options, windows))
+
+
+def make_problem(
+    logits: Tensor,
+    targets: Tensor,
+    logit_lengths: Tensor,
+    target_lengths: Tensor,
+    blank: int = -1,
+    clamp: float = -1.0,
+    fused_log_softmax: bool = True,
+    fastemit_lambda: float = 0.0,
+    emission_windows: Tensor | None = None,
+) -> Problem:
+    """Checks all that needs no value of a tensor, and makes ``blank`` non-negative.
+
+    Args:
+        logits: (N, V) or (B, T, U1, V).
+        targets, logit_lengths, target_lengths, blank, clamp, fused_log_softmax, fastemit_lambda,
+            emission_windows: as for ``rnnt_loss``.
+
+    Raises:
+        ValueError, TypeError: as ``rnnt_loss``.
+    """
+    checks.check_logits(logits)
+    checks.check_targets(targets, logits)
+    checks.check_lengths(logits, logit_lengths, target_lengths, targets.shape[0])
+    if not isinstance(blank, int):
+        raise TypeError(f"`blank` must be an int, but is {checks.quoted(blank)}.")
+    vocab_size = logits.shape[-1]
+    if not -vocab_size <= blank < vocab_size:
+        raise ValueError(f"`blank` must be in [{-vocab_size}, {vocab_size - 1}], but is {blank}.")
+    # A tuple, since torch.compile of torch 2.9 can't trace a union.
+    if not isinstance(clamp, (int, float)):
+        raise TypeError(f"`clamp` must be a float, but is {checks.quoted(clamp)}.")
+    if not -math.inf <= clamp <= math.inf:
+        raise ValueError(f"`clamp` must be a number, but is {clamp}.")
+    checks.check_flag("fused_log_softmax", fused_log_softmax)
+    if not isinstance(fastemit_lambda, (int, float)):
+        raise TypeError(
+            f"`fastemit_lambda` must be a float, but is {checks.quoted(fastemit_lambda)}."
+        )
+    if not 0.0 <= fastemit_lambda < math.inf:
+        raise ValueError(
+            f"`fastemit_lambda` must be finite and at least 0, but is {fastemit_lambda}."
+        )
+    if emission_windows is not None:
+        checks.check_windows(logits, targets, emission_windows)
+    return Problem(
+        targets,
+        logit_lengths,
+        target_lengths,
+        blank % vocab_size,
+        clamp,
+        fused_log_softmax,
+        fastemit_lambda,
+        emission_windows,
+    )
+
+
+def cost_dtype(logits_dtype: torch.dtype) -> torch.dtype:
+    """Of the costs that the public functions return for logits of a dtype."""
+    return torch.float64 if logits_dtype == torch.float64 else torch.float32
