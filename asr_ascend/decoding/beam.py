@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from asr_ascend.decoding.greedy import Hypothesis
-from asr_ascend.models.encoder import EncoderState
+from asr_ascend.losses import rnnt_alignment
 from asr_ascend.models.predictor import PredictorState
 from asr_ascend.models.transducer import Transducer
 
@@ -24,23 +24,17 @@ except (ImportError, OSError) as error:  # a torchaudio built for another torch 
 
 
 class BlankLast(nn.Module):
-    """A transducer under torchaudio's RNNT interface, its blank moved to the last id.
+    """A transducer as torchaudio's search wants it: over encoder frames, with blank last.
 
     Args:
         model: in evaluation mode.
-        chunk_frames, left_chunks: chunks of `transcribe_streaming`.
 
-    Use: ``RNNTBeamSearch(BlankLast(model), blank=model.vocab_size - 1)``; ids in its hypotheses go
-    through `to_model_ids`.
+    Ids in the search's hypotheses go through `to_model_ids`.
     """
 
-    def __init__(
-        self, model: Transducer, chunk_frames: int = 8, left_chunks: int | None = 4
-    ) -> None:
+    def __init__(self, model: Transducer) -> None:
         super().__init__()
         self.model = model
-        self.chunk_frames = chunk_frames
-        self.left_chunks = left_chunks
         blank, vocab_size = model.blank, model.vocab_size
         order = [*range(blank), *range(blank + 1, vocab_size), blank]
         self.register_buffer("order", torch.tensor(order, device=model.feature_mean.device))
@@ -51,16 +45,8 @@ class BlankLast(nn.Module):
         return [int(self.order[i]) for i in ids]
 
     def transcribe(self, sources: Tensor, source_lengths: Tensor) -> tuple[Tensor, Tensor]:
-        """See `Transducer.transcribe`."""
-        return self.model.transcribe(sources, source_lengths)
-
-    def transcribe_streaming(
-        self, sources: Tensor, source_lengths: Tensor, state: EncoderState | None
-    ) -> tuple[Tensor, Tensor, EncoderState]:
-        """See `Transducer.transcribe_streaming`."""
-        return self.model.transcribe_streaming(
-            sources, source_lengths, state, self.chunk_frames, self.left_chunks
-        )
+        """The encoder frames that came in, where torchaudio hands over features."""
+        return sources, source_lengths
 
     def predict(
         self, targets: Tensor, target_lengths: Tensor, state: PredictorState | None = None
@@ -80,13 +66,6 @@ class BlankLast(nn.Module):
             source_encodings, source_lengths, target_encodings, target_lengths
         )
         return logits.index_select(-1, self.order), source_lengths, target_lengths
-
-
-class _EncodedInput(BlankLast):
-    """Takes encoder frames where torchaudio hands over features."""
-
-    def transcribe(self, sources: Tensor, source_lengths: Tensor) -> tuple[Tensor, Tensor]:
-        return sources, source_lengths
 
 
 @torch.no_grad()
@@ -119,7 +98,7 @@ def beam_search(
     ):
         if value < 1:
             raise ValueError(f"`{name}` must be at least 1, but is {value}.")
-    adapter = _EncodedInput(model)
+    adapter = BlankLast(model)
     search = RNNTBeamSearch(
         adapter,
         blank=model.vocab_size - 1,
@@ -168,30 +147,13 @@ def align_tokens(model: Transducer, frames: Tensor, tokens: list[int]) -> list[i
     Returns:
         U frame indices in [0, T - 1], never falling.
     """
-    num_frames, num_tokens = frames.shape[0], len(tokens)
     if not tokens:
         return []
     targets = torch.tensor([tokens], device=frames.device)
-    logits = model.join_packed(
-        frames[None], torch.tensor([num_frames]), targets, torch.tensor([num_tokens])
-    )
-    log_probs = logits.view(num_frames, num_tokens + 1, -1).double().log_softmax(-1)
-    log_probs = log_probs.clamp(min=-1e30).cpu()  # differences of infinities would be NaN
-    blank = log_probs[:, :, model.blank]
-    label = log_probs[:, :-1].gather(2, targets.T.cpu().expand(num_frames, -1, 1)).squeeze(2)
-    # Column u at frame t is reached from the best column k <= u by the labels k to u - 1. With the
-    # sum of all labels before a column taken off, that is one running maximum.
-    before = torch.nn.functional.pad(label.cumsum(1), (1, 0))
-    best = before[0]
-    origins = []
-    for t in range(1, num_frames):
-        highest, origin = torch.cummax(best + blank[t - 1] - before[t], dim=0)
-        best = highest + before[t]
-        origins.append(origin.tolist())
-    path: list[int] = []
-    column = num_tokens
-    for t in range(num_frames - 1, 0, -1):
-        origin_column = origins[t - 1][column]
-        path += [t] * (column - origin_column)
-        column = origin_column
-    return ([*path, *[0] * column])[::-1]
+    lengths = torch.tensor([len(frames)]), torch.tensor([len(tokens)])
+    logits = model.join_packed(frames[None], lengths[0], targets, lengths[1])
+    # A masked token has an alignment too: its logit is finite here, below all others.
+    logits = logits.cpu().double().clamp(min=-1e30)
+    aligned, _ = rnnt_alignment(logits, targets.cpu(), *lengths, blank=model.blank)
+    result: list[int] = aligned[0].tolist()
+    return result

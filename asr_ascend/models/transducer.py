@@ -1,7 +1,7 @@
 """Transducer: encoder, predictor, joiner and CTC head under one roof.
 
-It offers the interface of `torchaudio.models.RNNT` (transcribe, transcribe_streaming, predict and
-join) with its own token ids; `asr_ascend.decoding.beam` adapts that to torchaudio's beam search.
+`predict` and `join` are those of `torchaudio.models.RNNT`, with this model's token ids;
+`asr_ascend.decoding.beam` adapts them to torchaudio's beam search.
 """
 
 from __future__ import annotations
@@ -266,33 +266,6 @@ class Transducer(nn.Module):
         logits = self.ctc_head(enc)
         dtype = torch.promote_types(logits.dtype, torch.float32)
         return torch.log_softmax(logits, dim=-1, dtype=dtype)
-
-    def transcribe(self, sources: Tensor, source_lengths: Tensor) -> tuple[Tensor, Tensor]:
-        """`encode` with full context, or all that the encoder has, under torchaudio's name."""
-        return self.encode(sources, source_lengths, *(self.encoder.fixed_chunks or (None, None)))
-
-    def transcribe_streaming(
-        self,
-        sources: Tensor,
-        source_lengths: Tensor,
-        state: EncoderState | None,
-        chunk_frames: int = 8,
-        left_chunks: int | None = 4,
-    ) -> tuple[Tensor, Tensor, EncoderState]:
-        """`encode_step` under torchaudio's name; sources of no frames at all end the stream.
-
-        Args:
-            sources: (B, f, num_mel_bins) raw log-mel, every frame of it real.
-            source_lengths: (B,), all f.
-            state: from the previous call; None at the start.
-            chunk_frames, left_chunks: as for `encode_step`.
-
-        Returns:
-            (B, n, D), (B,) int64 all n, and the new state.
-        """
-        final = sources.shape[1] == 0
-        enc, state = self.encode_step(sources, state, chunk_frames, left_chunks, final)
-        return enc, torch.full_like(source_lengths, enc.shape[1]), state
 
     def _normalise(self, features: Tensor) -> Tensor:
         return (features - self.feature_mean) / self.feature_std

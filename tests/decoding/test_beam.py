@@ -6,10 +6,9 @@ import re
 import pytest
 import torch
 import torchaudio
-from torchaudio.models import RNNTBeamSearch
 
 from asr_ascend.decoding import Hypothesis, greedy_decode
-from asr_ascend.decoding.beam import BlankLast, align_tokens, beam_decode, beam_search
+from asr_ascend.decoding.beam import align_tokens, beam_decode, beam_search
 from tests.support.decoding_models import (
     move_blank,
     random_transducer,
@@ -120,30 +119,6 @@ def test_beam_wider_than_the_vocabulary():
 def test_no_frame():
     found = beam_decode(random_transducer(), encodings(1, 4), torch.tensor([0]), 3)
     assert found == [Hypothesis([], [], 0.0)]
-
-
-@torch.no_grad()
-def test_torchaudio_search_on_features_whole_and_streaming():
-    model = random_transducer(blank=3, peak=2.0, blank_bias=0.0)
-    adapter = BlankLast(model, chunk_frames=3, left_chunks=2)
-    search = RNNTBeamSearch(adapter, 6, hypo_sort_key=lambda h: h[3], step_max_tokens=3)
-    torch.manual_seed(0)
-    features = 3 * torch.randn(1, 58, 16)
-    length = torch.tensor([58])
-
-    whole = search(features, length, 3)
-    enc, enc_lengths = model.encode(features, length)
-    (expected,) = beam_search(model, enc, enc_lengths, 3)
-    assert [adapter.to_model_ids(h[0][1:]) for h in whole] == [h.tokens for h in expected]
-
-    state = hypotheses = None
-    for piece in (*features.split(17, dim=1), features[:, :0]):
-        size = torch.tensor([piece.shape[1]])
-        hypotheses, state = search.infer(piece, size, 3, state, hypotheses)
-    enc, enc_lengths = model.encode(features, length, 3, 2)
-    (expected,) = beam_search(model, enc, enc_lengths, 3)
-    assert max(len(h.tokens) for h in expected) > 1
-    assert [adapter.to_model_ids(h[0][1:]) for h in hypotheses] == [h.tokens for h in expected]
 
 
 def alignment_score(model, enc, tokens, frames):

@@ -195,10 +195,3 @@ def test_other_chunks_are_one_sentence(chunks):
         MODEL.encode(features, torch.tensor([30]), *chunks)
     with pytest.raises(ValueError, match=f"^{re.escape(message)}$"):
         MODEL.encode_step(features, None, *chunks)
-
-
-@torch.no_grad()
-def test_torchaudios_interface_has_its_segments():
-    features, lengths = torch.randn(1, 50, 16), torch.tensor([50])
-    expected, _ = MODEL.encode(features, lengths, *CHUNKS)
-    assert torch.equal(MODEL.transcribe(features, lengths)[0], expected)
