@@ -131,12 +131,12 @@ def busy(results: dict) -> str:
     return ": **a busy machine, so these times are too long**" if load > 0.5 else ""
 
 
-def summary_table(results: dict) -> str:
-    """All cases with the most threads: a row per implementation, a column per case."""
+def summary_table(results: dict, names: Sequence[str] = tuple(IMPLEMENTATIONS)) -> str:
+    """All cases with the most threads: the floor, a row per implementation, a column per case."""
     threads = results["settings"]["threads"][-1]
     cases = results["cases"]
     rows = [["memory floor", *(floor_cell(case, threads) for case in cases)]]
-    for name in IMPLEMENTATIONS:
+    for name in names:
         cells = [summary_cell(case, name, threads) for case in cases]
         if any(cells):
             rows.append([IMPLEMENTATIONS[name].title, *cells])
