@@ -73,6 +73,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     loss, curve = (json.loads(path.read_text()) for path in (arguments.loss, arguments.curve))
     for path, parts in {
         Path("README.md"): {"benchmarks": summary_text(loss, TELLING)},
+        Path("README.zh-CN.md"): {"benchmarks": summary_text(loss, TELLING)},
         Path("benchmarks/README.md"): {
             "summary": summary_text(loss, tuple(IMPLEMENTATIONS)),
             "cases": cases_text(loss),

@@ -275,7 +275,7 @@ def test_a_document_without_the_place_is_an_error(document):
 
 def test_the_readmes_are_filled_by_one_command(tmp_path):
     (tmp_path / "benchmarks").mkdir()
-    for name in ("README.md", "benchmarks/README.md"):
+    for name in ("README.md", "README.zh-CN.md", "benchmarks/README.md"):
         (tmp_path / name).write_text((machine.REPOSITORY / name).read_text())
     for name, results in {"loss": RESULTS, "curve": CURVE}.items():
         (tmp_path / f"{name}.json").write_text(json.dumps(results))
@@ -292,7 +292,7 @@ def test_the_readmes_are_filled_by_one_command(tmp_path):
 def test_the_readmes_hold_what_was_measured(tmp_path):
     """The tables are those of the results that are kept beside them."""
     (tmp_path / "benchmarks").mkdir()
-    documents = [Path("README.md"), Path("benchmarks/README.md")]
+    documents = [Path("README.md"), Path("README.zh-CN.md"), Path("benchmarks/README.md")]
     for name in documents:
         (tmp_path / name).write_text((machine.REPOSITORY / name).read_text())
     readme.main([f"--root={tmp_path}"])
