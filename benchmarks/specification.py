@@ -28,7 +28,7 @@ ROWS = (
     Row((16, 1000, 200, 5000), 92.27, 0.48, 200.56),
     Row((32, 2000, 500, 50000), 35993.41, 8.22, 4389.44),
 )
-HBM_BYTES_PER_SECOND = 1.6e12  # Atlas A2; source in kernels/README.md
+HBM_BYTES_PER_SECOND = 1.6e12  # Atlas A2; source in docs/npu_time_model.md
 
 
 def logits_bytes(shape: tuple[int, int, int, int]) -> int:

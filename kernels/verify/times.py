@@ -1,4 +1,4 @@
-"""How long the loss takes, beside the time model of kernels/README.md."""
+"""How long the loss takes, beside the time model of docs/npu_time_model.md."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from torch import Tensor
 
 from asr_ascend.losses import available_backends, rnnt_loss, rnnt_loss_and_grad
 
-README = Path(__file__).resolve().parents[1] / "README.md"
+README = Path(__file__).resolve().parents[2] / "docs" / "npu_time_model.md"
 BLOCK_ELEMENTS = 1 << 24  # random numbers made at a time
 LEAST_SECONDS = 5e-3  # of one measurement: as many calls as that takes
 STATE_BYTES = 36  # of a row

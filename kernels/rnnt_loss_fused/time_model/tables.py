@@ -1,4 +1,4 @@
-"""Prints the operator's tables of kernels/README.md, or rewrites them there.
+"""Prints the operator's tables of docs/npu_time_model.md, or rewrites them there.
 
 Bytes, instructions and 256-byte steps are counted by running the kernel on the emulator. Times are
 a model: nothing here has run on a 910B.
@@ -17,7 +17,7 @@ from pathlib import Path
 OPERATOR = Path(__file__).resolve().parents[1]
 EMULATOR = OPERATOR.parent / "emulator"
 
-# What the chip is taken to be. kernels/README.md says where that is from.
+# What the chip is taken to be. docs/npu_time_model.md says where that is from.
 CORES = 40  # vector_core_cnt; some models have 48
 CLOCK_HZ = 1.8e9  # cube_freq
 VECTOR_BYTES_PER_CYCLE = 256  # vec_calc_size: 128 float16
@@ -344,9 +344,9 @@ def replaced(document: str, name: str, lines: list[str]) -> str:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("tables", nargs="*", help=f"of {', '.join(TABLES)}; default: all")
-    parser.add_argument("--write", action="store_true", help="put them into kernels/README.md")
+    parser.add_argument("--write", action="store_true", help="put them into docs/npu_time_model.md")
     arguments = parser.parse_args()
-    path = OPERATOR.parent / "README.md"
+    path = OPERATOR.parents[1] / "docs" / "npu_time_model.md"
     with tempfile.TemporaryDirectory() as folder:
         meter = Meter(build(Path(folder)))
         for name in arguments.tables or TABLES:
