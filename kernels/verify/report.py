@@ -90,8 +90,8 @@ def time_table(entries: list[dict], on_a_chip: bool) -> list[str]:
     lines = [
         "## Times",
         "",
-        "Milliseconds of one call: median (quartiles). The model is that of docs/npu_time_model.md, of one "
-        "launch for loss and gradient.",
+        "Milliseconds of one call: median (quartiles). The model is that of "
+        "docs/npu_time_model.md, of one launch for loss and gradient.",
         "",
         "| B x T x U x V | forward alone | loss and gradient | in place | model | / model "
         "| HBM limit | numbers |",
