@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any, overload
 
 import torch
@@ -22,7 +23,9 @@ class BatchLoader:
     Args:
         dataset: makes batches from indices.
         sampler: which indices.
-        num_workers: processes that prepare batches ahead; 0: none. No effect on the batches.
+        num_workers: processes that prepare batches ahead. 0: none; where torch runs on one thread,
+            a thread of this process prepares the next batch while training is busy with the last.
+            No effect on the batches.
     """
 
     def __init__(
@@ -60,7 +63,11 @@ class BatchLoader:
         self._resumed = True
 
     def _prepared(self, work: list[tuple[int, list[int]]]) -> Iterator[Batch]:
+        if self.num_workers == 0 and torch.get_num_threads() == 1:
+            return _one_ahead(self.dataset, work)
         if self.num_workers == 0:
+            # Features are made on one thread, and torch's number of threads is the process's: a
+            # thread here would take training's other threads away while it is busy.
             return (self.dataset[item] for item in work)
         loader: DataLoader[Batch] = DataLoader(
             _WorkItems(self.dataset, work),
@@ -110,6 +117,19 @@ class _WorkItems(Dataset[Batch]):
 
     def __getitem__(self, position: int) -> Batch:
         return self.dataset[self.work[position]]
+
+
+def _one_ahead(dataset: SpeechDataset, work: list[tuple[int, list[int]]]) -> Iterator[Batch]:
+    """Batches in order; a thread makes the next one while the caller has the last."""
+    with ThreadPoolExecutor(1, "next-batch") as thread:
+        waiting: Future[Batch] | None = None
+        for item in work:
+            following = thread.submit(dataset.__getitem__, item)
+            if waiting is not None:
+                yield waiting.result()
+            waiting = following
+        if waiting is not None:
+            yield waiting.result()
 
 
 def _unchanged(batch: Any) -> Any:
