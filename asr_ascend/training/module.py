@@ -76,15 +76,17 @@ class TransducerModule(LightningModule):
     def training_step(self, batch: Batch, batch_idx: int) -> Tensor:
         """Loss of one batch, undivided; an empty one gives a zero that touches every parameter."""
         if batch.features.shape[0] == 0:
-            loss = self._zero_loss()
+            loss = self._zero_loss(self)
             self._count(batch, 0, None)
         else:
             ctc_only = self.global_step < self.ctc_only_steps
             chunks = self.draw_chunk(self.global_step)
             losses = self.objective.losses(batch, chunks, ctc_only)
             loss = self.objective.total(losses)
-            if ctc_only or self.loss_config["ctc_weight"] == 0:
-                loss = loss + self._zero_loss()
+            if ctc_only:
+                loss = loss + self._zero_loss(self.model.predictor, self.model.joiner)
+            elif self.loss_config["ctc_weight"] == 0:
+                loss = loss + self._zero_loss(self.model.ctc_head)
             self._count(batch, self._weight(batch), losses)
         # Lightning divides by the accumulation; the division by `weight` is ours.
         return loss * self.trainer.accumulate_grad_batches
@@ -96,10 +98,14 @@ class TransducerModule(LightningModule):
         chunk = draws.choice(trainer["chunk_frames"])
         return (chunk, draws.choice(trainer["left_chunks"])) if chunk else (None, None)
 
-    def _zero_loss(self) -> Tensor:
-        """Zero that depends on every trainable parameter, so that all ranks reduce the same set."""
-        parameters = [p for p in self.parameters() if p.requires_grad]
-        return torch.stack([p.reshape(-1)[0] * 0.0 for p in parameters]).sum()
+    def _zero_loss(self, *unused: nn.Module) -> Tensor:
+        """Zero that depends on the trainable parameters of modules that the loss leaves out.
+
+        So they get a zero gradient, and all ranks reduce the same set.
+        """
+        parameters = [p for module in unused for p in module.parameters() if p.requires_grad]
+        zero: Tensor = _Zero.apply(self.device, *parameters)
+        return zero
 
     def _weight(self, batch: Batch) -> int:
         """What a batch counts in the division of the step's gradient."""
@@ -157,7 +163,11 @@ class TransducerModule(LightningModule):
     def configure_gradient_clipping(self, optimizer: Any, *args: Any, **kwargs: Any) -> None:
         """Clips the norm of all gradients; a step whose gradient is not finite is left out."""
         limit = self.config["trainer"]["gradient_clip_val"]
-        norm = nn.utils.clip_grad_norm_(self.parameters(), limit or float("inf"))
+        parameters = [p for p in self.parameters() if p.grad is not None]
+        norm = nn.utils.get_total_norm([p.grad for p in parameters if p.grad is not None])
+        # Most steps are within the limit; torch's own clipping multiplies all gradients by 1 then.
+        if limit and not norm < limit:
+            nn.utils.clip_grads_with_norm_(parameters, limit, norm)
         self.last_step_metrics["grad_norm"] = float(norm)
         if not torch.isfinite(norm):
             optimizer.zero_grad(set_to_none=True)
@@ -200,3 +210,16 @@ class TransducerModule(LightningModule):
 
     def on_save_checkpoint(self, saved: dict[str, Any]) -> None:
         saved[checkpoint.KEY] = checkpoint.describe(self.tokenizer, self.config)
+
+
+class _Zero(torch.autograd.Function):
+    """Zero, whose gradient is zero for every tensor that it is given."""
+
+    @staticmethod
+    def forward(ctx: Any, device: torch.device, *tensors: Tensor) -> Tensor:
+        ctx.save_for_backward(*tensors)
+        return torch.zeros((), device=device)
+
+    @staticmethod
+    def backward(ctx: Any, *_: Tensor) -> tuple[Tensor | None, ...]:
+        return None, *(torch.zeros_like(tensor) for tensor in ctx.saved_tensors)

@@ -144,6 +144,14 @@ def test_without_ctc_its_head_gets_a_zero_gradient(tokenizer):
     assert module.gradients["model.joiner.output.weight"].any()
 
 
+def test_ctc_alone_trains_where_all_that_it_leaves_out_is_frozen(tokenizer):
+    frozen = "trainer.freeze=[predictor,joiner]"
+    module = one_step(tokenizer, [make_batch([0, 1])], "loss.ctc_first=1.0", frozen)
+    for name, gradient in module.gradients.items():
+        assert (gradient is None) == name.startswith(("model.predictor.", "model.joiner.")), name
+    assert module.gradients["model.ctc_head.weight"].any()
+
+
 def test_ctc_comes_first_and_alone(tokenizer):
     steps = [make_batch([0, 1])] * 8
     config = compose_config("train", [*TINY, "loss.ctc_first=0.25", "trainer.max_steps=8"])
@@ -185,6 +193,14 @@ def test_gradients_are_clipped_to_the_norm(tokenizer):
     norm = torch.stack([p.grad.norm() for p in module.parameters() if p.grad is not None]).norm()
     assert module.last_step_metrics["grad_norm"] > 0.5
     assert float(norm) == pytest.approx(0.5, rel=1e-3)
+
+
+@pytest.mark.parametrize("limit", ["null", "1000"])
+def test_gradients_within_the_limit_stay_as_they_are(tokenizer, limit):
+    module = one_step(tokenizer, [make_batch([0, 1])], f"trainer.gradient_clip_val={limit}")
+    assert 0 < module.last_step_metrics["grad_norm"] < 1000
+    for name, parameter in module.named_parameters():
+        assert torch.equal(parameter.grad, module.gradients[name]), name
 
 
 def test_the_chunk_is_a_function_of_seed_and_step(tokenizer):
