@@ -14,7 +14,7 @@ import sys
 from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import Any, Literal, NoReturn, overload
 
 import hydra
 from hydra import compose, initialize_config_dir
@@ -28,7 +28,10 @@ from hydra.errors import (
 from omegaconf import OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
-from asr_ascend.config.rules import ConfigError, check
+from asr_ascend.config.command_options import EvaluateOptions, TranscribeOptions
+from asr_ascend.config.keys import ConfigError, Options
+from asr_ascend.config.rules import read_options
+from asr_ascend.config.train_options import TrainOptions
 from asr_ascend.system.command import run_command
 
 # Values of these keys are file names: they are quoted for Hydra's grammar, in which `=`, `,`, `(`
@@ -65,7 +68,19 @@ def made_by(path: str | Path) -> str:
     return ""
 
 
-def compose_config(config_name: str, overrides: Sequence[str]) -> dict[str, Any]:
+@overload
+def compose_config(config_name: Literal["train"], overrides: Sequence[str]) -> TrainOptions: ...
+@overload
+def compose_config(
+    config_name: Literal["evaluate"], overrides: Sequence[str]
+) -> EvaluateOptions: ...
+@overload
+def compose_config(
+    config_name: Literal["transcribe"], overrides: Sequence[str]
+) -> TranscribeOptions: ...
+@overload
+def compose_config(config_name: str, overrides: Sequence[str]) -> Options: ...
+def compose_config(config_name: str, overrides: Sequence[str]) -> Options:
     """Composes and checks one config.
 
     Args:
@@ -73,7 +88,7 @@ def compose_config(config_name: str, overrides: Sequence[str]) -> dict[str, Any]
         overrides: as on the command line, e.g. `["experiment=demo", "loss.clamp=1.0"]`.
 
     Returns:
-        The config as a plain dict, every reference in it resolved.
+        The options of the command, every reference in them resolved.
 
     Raises:
         ConfigError: unknown key, unknown option of a group, or a value that breaks its rule.
@@ -84,8 +99,7 @@ def compose_config(config_name: str, overrides: Sequence[str]) -> dict[str, Any]
         plain: Any = OmegaConf.to_container(config, resolve=True)
     except (HydraException, OmegaConfBaseException, ValueError) as error:
         raise ConfigError(_explain(config_name, overrides, error)) from error
-    check(config_name, plain)
-    return plain
+    return read_options(config_name, plain)
 
 
 def quote_paths(arguments: Iterable[str]) -> list[str]:
@@ -104,7 +118,7 @@ def quote_paths(arguments: Iterable[str]) -> list[str]:
 
 def run_entry(
     config_name: str,
-    task: Callable[[dict[str, Any]], int],
+    task: Callable[[Any], int],
     errors: tuple[type[Exception], ...] = (),
     results_on_stdout: bool = False,
 ) -> NoReturn:
@@ -112,7 +126,7 @@ def run_entry(
 
     Args:
         config_name: the primary config.
-        task: takes the plain config, returns the exit status.
+        task: takes the options of the command, returns the exit status.
         errors, results_on_stdout: as `bad_input` and `results_on_stdout` of `run_command`.
     """
     sys.argv[1:] = quote_paths(sys.argv[1:])
@@ -135,7 +149,7 @@ def run_entry(
 
 def _run_hydra(
     config_name: str,
-    task: Callable[[dict[str, Any]], int],
+    task: Callable[[Any], int],
     ending: Callable[[Callable[[], int]], int],
 ) -> int:
     """Hands over to Hydra, which answers its own flags and runs each job of a sweep."""
@@ -150,8 +164,7 @@ def _run_hydra(
         plain: Any = OmegaConf.to_container(config, resolve=True)
 
         def checked() -> int:
-            check(config_name, plain)
-            return task(plain)
+            return task(read_options(config_name, plain))
 
         # Hydra would print a traceback of an error, and forget a status.
         if status := ending(checked):

@@ -7,6 +7,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
+from asr_ascend.config.frames import ENCODER_HOP_MS
+
 
 @dataclass(frozen=True)
 class Rule:
@@ -56,7 +58,9 @@ def either(first: Rule, second: Rule) -> Rule:
 
 def list_of(rule: Rule, length: int | None = None) -> Rule:
     def accepts(value: Any) -> bool:
-        right = isinstance(value, list) and (len(value) == length if length else len(value) > 0)
+        right = isinstance(value, list | tuple) and (
+            len(value) == length if length else len(value) > 0
+        )
         return right and all(rule.accepts(item) for item in value)
 
     return Rule(
@@ -77,8 +81,8 @@ FLAG = Rule("true or false", lambda value: isinstance(value, bool))
 PATHS = either(TEXT, list_of(TEXT))
 CHUNK_MS = either(
     Rule(
-        "a multiple of 40 of at least 40",
-        lambda value: integer(40).accepts(value) and value % 40 == 0,
+        f"a multiple of {ENCODER_HOP_MS} of at least {ENCODER_HOP_MS}",
+        lambda value: integer(ENCODER_HOP_MS).accepts(value) and value % ENCODER_HOP_MS == 0,
     ),
     choice("full"),
 )

@@ -1,0 +1,175 @@
+"""Keys of a config: each is a field of a frozen dataclass, with its default, rule and description.
+
+A group of keys is a subclass of :class:`Options`. Its fields are made by :func:`key`, or by
+:func:`group` for a group within it; the checks, `--help` and docs/configuration.md come from them.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping
+from dataclasses import MISSING, dataclass
+from typing import Any, ClassVar, TypeVar
+
+from asr_ascend.config.values import Rule
+
+AnyOptions = TypeVar("AnyOptions", bound="Options")
+
+
+class ConfigError(ValueError):
+    """A config that can't be run; the message is one sentence for the user."""
+
+
+@dataclass(frozen=True)
+class Key:
+    """What is known of one key.
+
+    Args:
+        name: with the names of its groups, e.g. `data.snr_db`.
+        rule: that its value meets.
+        about: what it means.
+        default: as plain Python; `dataclasses.MISSING` where it must be given.
+    """
+
+    name: str
+    rule: Rule
+    about: str
+    default: Any
+
+
+def key(default: Any, rule: Rule, about: str, omitted: bool = False) -> Any:
+    """A field for a key.
+
+    Args:
+        default: a tuple for a list; `dataclasses.MISSING` where the key must be given.
+        rule: that its value meets.
+        about: what it means, in one or two sentences.
+        omitted: a config without it means the default, and `plain` leaves the default out.
+    """
+    metadata = {"rule": rule, "about": about, "omitted": omitted}
+    return dataclasses.field(default=default, metadata=metadata)
+
+
+def group(kind: type[Options], about: str, default: Any = MISSING, optional: bool = False) -> Any:
+    """A field for a group of keys.
+
+    Args:
+        kind: its dataclass.
+        about: what its keys are for.
+        default: `dataclasses.MISSING` for the defaults of all its keys.
+        optional: the group may be null.
+    """
+    metadata = {"group": kind, "about": about, "optional": optional}
+    if default is MISSING:
+        return dataclasses.field(default_factory=kind, metadata=metadata)
+    return dataclasses.field(default=default, metadata=metadata)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Options:
+    """A group of keys; its values are checked as it is made.
+
+    Raises:
+        ConfigError: a value that breaks its rule.
+    """
+
+    prefix: ClassVar[str] = ""
+    partial: ClassVar[bool] = False  # keys that a config doesn't mention have their defaults
+
+    def __post_init__(self) -> None:
+        for field in dataclasses.fields(self):
+            value = getattr(self, field.name)
+            if isinstance(value, list):
+                object.__setattr__(self, field.name, tuple(value))
+            self._check_value(field, value)
+
+    @classmethod
+    def read(cls: type[AnyOptions], values: Mapping[str, Any], saved: bool = False) -> AnyOptions:
+        """Reads a config, or a group of one.
+
+        Args:
+            values: plain Python, e.g. the `config` of a checkpoint.
+            saved: the config may be another version's: missing keys have their defaults, and
+                unknown ones are left out.
+
+        Raises:
+            ConfigError: a key that is missing or unknown, or a value that breaks its rule.
+        """
+        cls._check_is_group(values)
+        known = {field.name: field for field in dataclasses.fields(cls)}
+        for name, field in known.items():
+            needed = not (saved or cls.partial or field.metadata.get("omitted"))
+            if needed and values.get(name, "???") == "???":  # OmegaConf's mark of a mandatory key
+                raise ConfigError(f"`{cls.prefix}{name}` must be given, but is missing.")
+        for name, value in values.items():
+            if name in known:
+                cls._check_value(known[name], value)  # before those of the groups in it
+            elif not saved:
+                has = ", ".join(sorted(known))
+                raise ConfigError(f"Unknown key `{cls.prefix}{name}`; {cls._owner()} has {has}.")
+        given = {}
+        for name in (name for name in known if name in values):
+            kind, value = known[name].metadata.get("group"), values[name]
+            empty = value is None and known[name].metadata.get("optional")
+            given[name] = value if kind is None or empty else kind.read(value, saved)
+        return cls(**given)
+
+    def plain(self) -> dict[str, Any]:
+        """The config that `read` makes these options from: dicts, lists, numbers and strings."""
+        contents = {}
+        for field in dataclasses.fields(self):
+            value = getattr(self, field.name)
+            if field.metadata.get("omitted") and value == field.default:
+                continue
+            contents[field.name] = plain_value(value)
+        return contents
+
+    @classmethod
+    def keys(cls) -> list[Key]:
+        """Its own keys, without those of the groups in it."""
+        return [
+            Key(
+                cls.prefix + f.name, f.metadata["rule"], f.metadata["about"], plain_value(f.default)
+            )
+            for f in dataclasses.fields(cls)
+            if "rule" in f.metadata
+        ]
+
+    @classmethod
+    def groups(cls) -> dict[str, tuple[type[Options], str]]:
+        """The groups in it: dataclass and description, by name."""
+        return {
+            cls.prefix + f.name: (f.metadata["group"], f.metadata["about"])
+            for f in dataclasses.fields(cls)
+            if "group" in f.metadata
+        }
+
+    @classmethod
+    def _check_value(cls, field: dataclasses.Field[Any], value: Any) -> None:
+        rule = field.metadata.get("rule")
+        if rule is not None and not rule.accepts(value):
+            name, shown = cls.prefix + field.name, shown_value(value)
+            raise ConfigError(f"`{name}` must be {rule.wanted}, but is {shown}.")
+
+    @classmethod
+    def _owner(cls) -> str:
+        return f"`{cls.prefix[:-1]}`" if cls.prefix else "the config"
+
+    @classmethod
+    def _check_is_group(cls, values: Any) -> None:
+        if not isinstance(values, Mapping):
+            raise ConfigError(f"{cls._owner()} must be a group of keys, but is {values!r}.")
+
+
+def plain_value(value: Any) -> Any:
+    """A value as plain Python: tuples become lists, options dicts."""
+    if isinstance(value, Options):
+        return value.plain()
+    if isinstance(value, list | tuple):
+        return [plain_value(item) for item in value]
+    return value
+
+
+def shown_value(value: Any) -> str:
+    """A value as a config shows it."""
+    return "null" if value is None else repr(plain_value(value))
