@@ -10,9 +10,8 @@ import os
 os.environ.setdefault("GOMP_SPINCOUNT", "10000")  # see train.py
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
 
 import torch
 from rich.console import Console
@@ -21,10 +20,11 @@ from torch import Tensor
 from torch.nn.utils.rnn import pad_sequence
 
 from asr_ascend.checkpoints.checkpoint import CheckpointError, TrainedModel, load_model
+from asr_ascend.config.command_options import EvaluateOptions
 from asr_ascend.config.composing import run_entry
-from asr_ascend.config.rules import ConfigError
+from asr_ascend.config.frames import encoder_frames
+from asr_ascend.config.keys import ConfigError
 from asr_ascend.data.audio import AudioError, load_utterance
-from asr_ascend.data.filtering import encoder_frames
 from asr_ascend.data.manifest import ManifestError, Utterance, load_manifest
 from asr_ascend.data.noise import (
     NoiseError,
@@ -62,38 +62,38 @@ class Spoken:
         return mix_at_snr(self.speech, self.noise, snr_db, self.sample_rate_hz)
 
 
-def main(config: dict[str, Any]) -> int:
+def main(options: EvaluateOptions) -> int:
     """Evaluates a checkpoint, prints the table, writes the report; the exit status."""
-    if config["num_threads"]:
-        torch.set_num_threads(config["num_threads"])
-    folder = out_dir(config)
+    if options.num_threads:
+        torch.set_num_threads(options.num_threads)
+    folder = out_dir(options)
     if folder.exists() and not folder.is_dir():
         raise ConfigError(f"`out_dir` must be a folder, but {folder} is a file.")
-    trained = load_model(config["checkpoint"])
-    baseline = _baseline(config["baseline"], trained) if config["baseline"] else None
-    manifests = config["manifest"]
-    manifests = [manifests] if isinstance(manifests, str) else manifests
-    utterances = list(load_sets(manifests, config["max_utterances"]))
-    spoken = list(_speak(utterances, config, trained.sample_rate_hz))
-    results = decode_all(trained, spoken, config)
+    trained = load_model(options.checkpoint)
+    baseline = _baseline(options.baseline, trained) if options.baseline else None
+    given = options.manifest
+    manifests = [given] if isinstance(given, str) else list(given)
+    utterances = list(load_sets(manifests, options.max_utterances))
+    spoken = list(_speak(utterances, options, trained.sample_rate_hz))
+    results = decode_all(trained, spoken, options)
     about = {
-        "checkpoint": config["checkpoint"],
+        "checkpoint": options.checkpoint,
         "step": trained.step,
         "manifests": manifests,
-        "decoder": config["decoder"],
-        "chunk_ms": config["chunk_ms"],
-        "left_chunks": config["left_chunks"],
-        "noise_kinds": config["noise_banks"] or config["noise_kinds"],
-        "unseen_noise_kinds": config["unseen_noise_kinds"],
-        "noise_seed": config["noise_seed"],
+        "decoder": options.decoder,
+        "chunk_ms": options.chunk_ms,
+        "left_chunks": options.left_chunks,
+        "noise_kinds": list(options.noise_banks or options.noise_kinds),
+        "unseen_noise_kinds": list(options.unseen_noise_kinds),
+        "noise_seed": options.noise_seed,
     }
     before = None
     if baseline is not None:
-        was = {"checkpoint": config["baseline"], "step": baseline.step}
-        before = decode_all(baseline, spoken, config), was
-    summary = report.summarise(results, about, config["worst"], before)
+        was = {"checkpoint": options.baseline, "step": baseline.step}
+        before = decode_all(baseline, spoken, options), was
+    summary = report.summarise(results, about, options.worst, before)
     folder.mkdir(parents=True, exist_ok=True)
-    summary["pictures"] = _pictures(trained, spoken[0], config, folder)
+    summary["pictures"] = _pictures(trained, spoken[0], options, folder)
     report.write(summary, results, folder)
     pictures = [folder / name for name in ("cer_by_snr.png", *summary["pictures"])]
     log_to_tensorboard(folder / "tb" / "evaluation", summary, pictures, report.markdown(summary))
@@ -114,11 +114,11 @@ def _baseline(path: str, trained: TrainedModel) -> TrainedModel:
     return baseline
 
 
-def out_dir(config: dict[str, Any]) -> Path:
+def out_dir(options: EvaluateOptions) -> Path:
     """Folder of the report: as configured, else the run that the checkpoint belongs to."""
-    if config["out_dir"]:
-        return Path(config["out_dir"])
-    folder = Path(config["checkpoint"]).parent
+    if options.out_dir:
+        return Path(options.out_dir)
+    folder = Path(options.checkpoint).parent
     return folder.parent if folder.name == "checkpoints" else folder
 
 
@@ -138,25 +138,25 @@ def load_sets(manifests: Sequence[str], limit: int | None) -> Iterator[tuple[str
 
 
 def decode_all(
-    trained: TrainedModel, spoken: Sequence[Spoken], config: dict[str, Any]
+    trained: TrainedModel, spoken: Sequence[Spoken], options: EvaluateOptions
 ) -> list[report.Decoded]:
     """Every utterance at every SNR, streaming and, if asked for, with full context."""
     contexts = [
         (report.FULL if chunk_frames is None else report.STREAMING, chunk_frames, left_chunks)
-        for chunk_frames, left_chunks in evaluation_chunks(trained.model.encoder, config)
+        for chunk_frames, left_chunks in evaluation_chunks(trained.model.encoder, options)
     ]
-    snrs = [None if snr == "clean" else float(snr) for snr in config["snr_db"]]
-    work = [(snr, batch) for snr in snrs for batch in _batches(spoken, config["batch_seconds"])]
+    snrs = [None if snr == "clean" else float(snr) for snr in options.snr_db]
+    work = [(snr, batch) for snr in snrs for batch in _batches(spoken, options.batch_seconds)]
     console = Console(stderr=True)
     shown = track(
-        work, "decoding", console=console, disable=not config["progress_bar"], transient=True
+        work, "decoding", console=console, disable=not options.progress_bar, transient=True
     )
     log_mel = trained.log_mel()
     results: list[report.Decoded] = []
     for snr, batch in shown:
         features = [log_mel(item.at(snr)) for item in batch]
         for context in contexts:
-            hypotheses = _decode(trained, features, context[1:], config)
+            hypotheses = _decode(trained, features, context[1:], options)
             for item, hypothesis, feature in zip(batch, hypotheses, features, strict=True):
                 frames = encoder_frames(len(feature))
                 results.append(_judge(trained, item, hypothesis, snr, context, frames))
@@ -168,14 +168,14 @@ def _decode(
     trained: TrainedModel,
     features: Sequence[Tensor],
     context: tuple[int | None, int | None],
-    config: dict[str, Any],
+    options: EvaluateOptions,
 ) -> list[Hypothesis]:
     """Hypotheses of a batch; the chunk mask gives what a stream would (see the models' tests)."""
     lengths = torch.tensor([len(f) for f in features])
     padded = pad_sequence(list(features), batch_first=True)
     encoded, encoded_lengths = trained.model.encode(padded, lengths, *context)
-    if config["decoder"] == "beam":
-        return beam_decode(trained.model, encoded, encoded_lengths, config["beam_width"])
+    if options.decoder == "beam":
+        return beam_decode(trained.model, encoded, encoded_lengths, options.beam_width)
     return greedy_decode(trained.model, encoded, encoded_lengths)
 
 
@@ -236,11 +236,11 @@ def speech_end_ms(speech: Tensor, sample_rate_hz: int) -> float:
 
 
 def _speak(
-    utterances: Sequence[tuple[str, Utterance]], config: dict[str, Any], sample_rate_hz: int
+    utterances: Sequence[tuple[str, Utterance]], options: EvaluateOptions, sample_rate_hz: int
 ) -> Iterator[Spoken]:
     """Speech and noise of utterances; every other one gets the kinds that training doesn't."""
-    folders, unseen_kinds = config["noise_banks"], config["unseen_noise_kinds"]
-    for kinds in (config["noise_kinds"], unseen_kinds):
+    folders, unseen_kinds = options.noise_banks, options.unseen_noise_kinds
+    for kinds in (options.noise_kinds, unseen_kinds):
         if kinds:
             try:
                 check_names(kinds)
@@ -251,11 +251,11 @@ def _speak(
         unseen = bool(unseen_kinds) and index % 2 == 1
         speech = load_utterance(utterance, sample_rate_hz)
         length = speech.numel()
-        generator = seeded_generator("evaluate", config["noise_seed"], set_name, utterance.id)
+        generator = seeded_generator("evaluate", options.noise_seed, set_name, utterance.id)
         if bank is not None and not unseen:
             noise = bank.crop(length, generator)
         else:
-            kinds = unseen_kinds if unseen else config["noise_kinds"]
+            kinds = unseen_kinds if unseen else options.noise_kinds
             noise = simulated_noise(kinds, length, sample_rate_hz, generator)
         kind = "unseen" if unseen else "known"
         yield Spoken(utterance, set_name, speech, noise, kind, sample_rate_hz)
@@ -274,15 +274,15 @@ def _batches(spoken: Sequence[Spoken], seconds: float) -> list[list[Spoken]]:
 
 
 def _pictures(
-    trained: TrainedModel, item: Spoken, config: dict[str, Any], folder: Path
+    trained: TrainedModel, item: Spoken, options: EvaluateOptions, folder: Path
 ) -> dict[str, str]:
     """Writes the example and every picture but CER's; a caption for each."""
     captions = {}
-    run = out_dir({**config, "out_dir": None})
+    run = out_dir(replace(options, out_dir=None))
     if draw_training(run / "metrics.csv", folder / "training.png"):
-        captions["training.png"] = training_caption(trained.config)
+        captions["training.png"] = training_caption(trained.options)
     noisy = item.at(EXAMPLE_SNR_DB)
-    chunks = evaluation_chunks(trained.model.encoder, config)[0]
+    chunks = evaluation_chunks(trained.model.encoder, options)[0]
     example = item.utterance, item.speech, noisy, chunks, folder
     return {**captions, **write_example(trained, *example)}
 

@@ -16,6 +16,7 @@ import logging
 import sys
 import time
 import warnings
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -33,7 +34,8 @@ from asr_ascend.checkpoints.checkpoint import (
 )
 from asr_ascend.checkpoints.warm_start import WarmStart
 from asr_ascend.config.composing import run_entry
-from asr_ascend.config.rules import ConfigError
+from asr_ascend.config.keys import ConfigError
+from asr_ascend.config.train_options import TrainOptions
 from asr_ascend.data.clip_folder import INDEX
 from asr_ascend.data.datamodule import SpeechDataModule
 from asr_ascend.data.manifest import ManifestError
@@ -49,35 +51,36 @@ from asr_ascend.training.saving import Checkpoints, EarlyStopping, ValidationSte
 from asr_ascend.training.teacher import Teacher, load_teacher
 
 
-def main(config: dict[str, Any]) -> int:
-    """Trains as `config` says, unless that very run is already there; the exit status."""
+def main(options: TrainOptions) -> int:
+    """Trains as `options` say, unless that very run is already there; the exit status."""
     print_ = _printer()
-    folder = RunFolder(config, fingerprint(config, _files(config)))
+    folder = RunFolder(options, fingerprint(options.plain(), _files(options)))
     if folder.finished:
         print_(f"{folder.path} holds this very run, finished; force=true trains again.")
         return 0
     ckpt_path = folder.resume_from(print_)
-    _check_backend(config["loss"]["backend"])
+    _check_backend(options.loss.backend)
     _quiet()
-    if config["trainer"]["num_threads"]:
-        torch.set_num_threads(config["trainer"]["num_threads"])
-    seed_everything(config["seed"], verbose=False)
-    start = WarmStart.read(config["init_from"]) if config["init_from"] else None
-    datamodule = _data(config, start, print_)
+    if options.trainer.num_threads:
+        torch.set_num_threads(options.trainer.num_threads)
+    seed_everything(options.seed, verbose=False)
+    start = WarmStart.read(options.init_from) if options.init_from else None
+    datamodule = _data(options, start, print_)
     tokenizer = datamodule.tokenizer
     assert datamodule.cmvn is not None
     if ckpt_path is not None:
         _check_vocabulary(ckpt_path, tokenizer.pieces)
-    model = build_transducer(tokenizer.vocab_size, tokenizer.blank, config["model"])
+    model = build_transducer(tokenizer.vocab_size, tokenizer.blank, options.model)
     model.set_cmvn(datamodule.cmvn.mean, datamodule.cmvn.std)
     if start is not None:
         start.load_into(model, tokenizer)
-        config["loss"]["blank"] = tokenizer.blank  # -1 was the last of the checkpoint's vocabulary
-    module = TransducerModule(model, tokenizer, config, _teacher(config, tokenizer))
-    if unusual := describe_training(model, config["optimizer"]):
+        # -1 was the last of the checkpoint's vocabulary.
+        options = replace(options, loss=replace(options.loss, blank=tokenizer.blank))
+    module = TransducerModule(model, tokenizer, options, _teacher(options, tokenizer))
+    if unusual := describe_training(model, options.optimizer):
         print_(unusual)
-    record = RunRecord(folder, fresh=ckpt_path is None)
-    trainer = build_trainer(config, folder.path, datamodule, record)
+    record = RunRecord(folder, options, fresh=ckpt_path is None)
+    trainer = build_trainer(options, folder.path, datamodule, record)
     started = time.monotonic()
     try:
         trainer.fit(module, datamodule=datamodule, ckpt_path=ckpt_path, weights_only=True)
@@ -103,13 +106,13 @@ def _check_backend(name: str | None) -> None:
         )
 
 
-def _teacher(config: dict[str, Any], tokenizer: Tokenizer) -> Teacher | None:
+def _teacher(options: TrainOptions, tokenizer: Tokenizer) -> Teacher | None:
     """The teacher of a distillation, checked against the student; None where there is none."""
-    options = config["distillation"]
-    if options["teacher"] is None:
+    distillation = options.distillation
+    if distillation.teacher is None:
         return None
-    features = config["model"]["num_mel_bins"], config["data"]["sample_rate_hz"]
-    return load_teacher(options["teacher"], tokenizer, *features, options["block_bytes"])
+    features = options.data.num_mel_bins, options.data.sample_rate_hz
+    return load_teacher(distillation.teacher, tokenizer, *features, distillation.block_bytes)
 
 
 def _closing_lines(trainer: Trainer, folder: Path, seconds: float) -> list[str]:
@@ -128,23 +131,23 @@ def _closing_lines(trainer: Trainer, folder: Path, seconds: float) -> list[str]:
     return lines
 
 
-def _data(config: dict[str, Any], start: WarmStart | None, print_: Any) -> SpeechDataModule:
+def _data(options: TrainOptions, start: WarmStart | None, print_: Any) -> SpeechDataModule:
     """The data module, set up: manifests checked, tokenizer made, blank's range known."""
     for key in ("train_manifest", "valid_manifest", "replay_manifest"):
-        given = config["data"][key]
+        given = getattr(options.data, key)
         path = Path(given or "")
         if given is not None and not path.is_file():
             raise ConfigError(
                 f"`data.{key}` must be a file, but {path} is not there. The embedded corpus is "
                 f"made by: python -m asr_ascend.data.synthesis --out {path.parent}"
             )
-    bytes_per_logit = getattr(torch, config["loss"]["dtype"]).itemsize
+    bytes_per_logit = getattr(torch, options.loss.dtype).itemsize
     try:
         datamodule = SpeechDataModule(
-            **config["data"],
-            blank=config["loss"]["blank"],
+            options.data,
+            blank=options.loss.blank,
             bytes_per_logit=bytes_per_logit,
-            tokenizer=partial(start.make_tokenizer, config) if start else None,
+            tokenizer=partial(start.make_tokenizer, options) if start else None,
             cmvn=start.cmvn if start else None,
         )
         datamodule.setup("fit")
@@ -158,48 +161,50 @@ def _data(config: dict[str, Any], start: WarmStart | None, print_: Any) -> Speec
 
 
 def build_trainer(
-    config: dict[str, Any], folder: Path, datamodule: SpeechDataModule, record: RunRecord
+    options: TrainOptions, folder: Path, datamodule: SpeechDataModule, record: RunRecord
 ) -> Trainer:
     """Lightning's trainer with this project's callbacks; validation counts optimiser steps."""
-    settings = config["trainer"]
+    settings = options.trainer
     checkpoints = Checkpoints(
         folder / "checkpoints",
-        settings["checkpoint_every_steps"],
-        settings["val_every_steps"],
-        settings["save_top_k"],
-        settings["average_top_k"],
+        settings.checkpoint_every_steps,
+        settings.val_every_steps,
+        settings.save_top_k,
+        settings.average_top_k,
     )
-    patience, min_delta = settings["early_stop_patience"], settings["early_stop_min_delta"]
+    patience, min_delta = settings.early_stop_patience, settings.early_stop_min_delta
     assert datamodule.train_dataset is not None
     callbacks: list[Callback] = [
         record,
-        StepSeeds(config["seed"]),
-        NoiseRamp(datamodule.train_dataset, settings["ramp_epochs"], settings["ramp_db"]),
+        StepSeeds(options.seed),
+        NoiseRamp(datamodule.train_dataset, settings.ramp_epochs, settings.ramp_db),
         StepLog(folder / "metrics.csv"),
     ]
-    if settings["accumulate_grad_batches"] > 1:
-        callbacks.append(ValidationSteps(settings["val_every_steps"]))
-    callbacks += [StepProgress()] if settings["progress_bar"] else []
+    if settings.accumulate_grad_batches > 1:
+        callbacks.append(ValidationSteps(settings.val_every_steps))
+    callbacks += [StepProgress()] if settings.progress_bar else []
     callbacks += [] if patience is None else [EarlyStopping(patience, min_delta)]
-    same = (
-        *("max_steps", "max_epochs", "accelerator", "devices", "strategy", "precision"),
-        "accumulate_grad_batches",
-    )
-    options: dict[str, Any] = {
-        **{key: settings[key] for key in same},
-        "val_check_interval": settings["val_every_steps"] * settings["accumulate_grad_batches"],
-        "check_val_every_n_epoch": None,
-        "num_sanity_val_steps": 0,
-        "logger": TensorBoardLogger(folder, name="tb", version=""),
-        "callbacks": [*callbacks, checkpoints],
-        "plugins": [AtomicCheckpointIO()],
-        "use_distributed_sampler": False,
-        "enable_checkpointing": False,
-        "enable_progress_bar": False,
-        "enable_model_summary": False,
-    }
+    precision: Any = settings.precision
     try:
-        return Trainer(**options)
+        return Trainer(
+            max_steps=settings.max_steps,
+            max_epochs=settings.max_epochs,
+            accelerator=settings.accelerator,
+            devices=settings.devices,
+            strategy=settings.strategy,
+            precision=precision,
+            accumulate_grad_batches=settings.accumulate_grad_batches,
+            val_check_interval=settings.val_every_steps * settings.accumulate_grad_batches,
+            check_val_every_n_epoch=None,
+            num_sanity_val_steps=0,
+            logger=TensorBoardLogger(folder, name="tb", version=""),
+            callbacks=[*callbacks, checkpoints],
+            plugins=[AtomicCheckpointIO()],
+            use_distributed_sampler=False,
+            enable_checkpointing=False,
+            enable_progress_bar=False,
+            enable_model_summary=False,
+        )
     except (ValueError, TypeError, MisconfigurationException) as error:
         raise ConfigError(
             "`trainer` must be something that Lightning can run here, but it says: "
@@ -216,13 +221,13 @@ def _check_vocabulary(ckpt_path: str, pieces: list[str]) -> None:
         )
 
 
-def _files(config: dict[str, Any]) -> list[Path]:
+def _files(options: TrainOptions) -> list[Path]:
     """What the run reads: manifests, the indices of noise banks and rooms, checkpoints."""
-    data = config["data"]
-    manifests = [value for key, value in data.items() if key.endswith("_manifest")]
-    folders = [*(data["noise_banks"] or []), *(data["valid_noise_banks"] or []), data["rooms_dir"]]
+    data = options.data
+    manifests = [data.train_manifest, data.valid_manifest, data.replay_manifest]
+    folders = [*(data.noise_banks or []), *(data.valid_noise_banks or []), data.rooms_dir]
     indices = [Path(folder) / INDEX for folder in folders if folder]
-    checkpoints = [config["init_from"], config["distillation"]["teacher"]]
+    checkpoints = [options.init_from, options.distillation.teacher]
     paths = [Path(path) for path in [*manifests, *checkpoints] if path]
     return [*paths, *indices]
 

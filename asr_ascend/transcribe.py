@@ -21,13 +21,14 @@ import torch
 from torch import Tensor
 
 from asr_ascend.checkpoints.checkpoint import CheckpointError, TrainedModel, load_model
+from asr_ascend.config.command_options import TranscribeOptions
 from asr_ascend.config.composing import run_entry
-from asr_ascend.config.rules import ConfigError
+from asr_ascend.config.frames import frame_end_ms
+from asr_ascend.config.keys import ConfigError
 from asr_ascend.data.audio import AudioError, load_audio, resample
 from asr_ascend.data.features import FeatureStream
 from asr_ascend.decoding import StreamingDecoder, token_frames
 from asr_ascend.decoding.chunks import stream_chunks
-from asr_ascend.decoding.metrics import frame_end_ms
 from asr_ascend.evaluation.lattice_picture import plot_alignment
 from asr_ascend.system.command import print_error
 
@@ -148,17 +149,17 @@ class Transcript:
         plot_alignment(path, logits, tokens, model.blank, pieces, title, hypothesis.frames)
 
 
-def main(config: dict[str, Any]) -> int:
-    """Transcribes what `config` names; 0, or 1 where a file of a folder could not be read."""
-    if config["num_threads"]:
-        torch.set_num_threads(config["num_threads"])
-    trained = load_model(config["checkpoint"])
-    if config["wav"] == "-":
-        _transcribe_stdin(trained, config)
+def main(options: TranscribeOptions) -> int:
+    """Transcribes what `options` name; 0, or 1 where a file of a folder could not be read."""
+    if options.num_threads:
+        torch.set_num_threads(options.num_threads)
+    trained = load_model(options.checkpoint)
+    if options.wav == "-":
+        _transcribe_stdin(trained, options)
         return 0
-    source = Path(config["wav"]).expanduser()
+    source = Path(options.wav).expanduser()
     if not source.is_dir():
-        _transcribe_file(trained, source, config, named=False)
+        _transcribe_file(trained, source, options, named=False)
         return 0
     files = sorted(p for p in source.rglob("*") if p.suffix.lower() in AUDIO_SUFFIXES)
     if not files:
@@ -166,7 +167,7 @@ def main(config: dict[str, Any]) -> int:
     failed = 0
     for path in files:
         try:
-            _transcribe_file(trained, path, config, named=True)
+            _transcribe_file(trained, path, options, named=True)
         except AudioError as error:
             failed += 1
             print_error(str(error))
@@ -175,15 +176,15 @@ def main(config: dict[str, Any]) -> int:
     return 1 if failed else 0
 
 
-def _start(trained: TrainedModel, config: dict[str, Any]) -> Transcript:
-    times = config["times"] or config["format"] == "json" or config["plot_dir"] is not None
-    return Transcript(trained, config["chunk_ms"], config["left_chunks"], times)
+def _start(trained: TrainedModel, options: TranscribeOptions) -> Transcript:
+    times = options.times or options.format == "json" or options.plot_dir is not None
+    return Transcript(trained, options.chunk_ms, options.left_chunks, times)
 
 
-def _plot(transcript: Transcript, name: str, config: dict[str, Any]) -> None:
-    if config["plot_dir"] is None:
+def _plot(transcript: Transcript, name: str, options: TranscribeOptions) -> None:
+    if options.plot_dir is None:
         return
-    path = Path(config["plot_dir"]).expanduser() / f"{name}.png"
+    path = Path(options.plot_dir).expanduser() / f"{name}.png"
     try:
         transcript.plot(path, name)
     except ValueError as error:
@@ -191,27 +192,27 @@ def _plot(transcript: Transcript, name: str, config: dict[str, Any]) -> None:
 
 
 def _transcribe_file(
-    trained: TrainedModel, path: Path, config: dict[str, Any], named: bool
+    trained: TrainedModel, path: Path, options: TranscribeOptions, named: bool
 ) -> None:
     rate_hz = trained.sample_rate_hz
     waveform = load_audio(path, rate_hz)
-    transcript = _start(trained, config)
+    transcript = _start(trained, options)
     for piece in waveform.split(rate_hz * BLOCK_MS // 1000):
         transcript.push(piece)
     transcript.finish()
-    _plot(transcript, path.stem, config)
-    if config["format"] == "json":
+    _plot(transcript, path.stem, options)
+    if options.format == "json":
         _print_json(transcript, str(path), waveform.numel() / rate_hz)
         return
     print(f"{path}\t{transcript.text}" if named else transcript.text)
-    _print_times(transcript, config)
+    _print_times(transcript, options)
 
 
-def _transcribe_stdin(trained: TrainedModel, config: dict[str, Any]) -> None:
+def _transcribe_stdin(trained: TrainedModel, options: TranscribeOptions) -> None:
     """Text appears as it is decoded; times and JSON when the stream has ended."""
-    transcript = _start(trained, config)
-    pieces = StdinPieces(sys.stdin.buffer, config["sample_rate_hz"], trained.sample_rate_hz)
-    as_text = config["format"] == "text"
+    transcript = _start(trained, options)
+    pieces = StdinPieces(sys.stdin.buffer, options.sample_rate_hz, trained.sample_rate_hz)
+    as_text = options.format == "text"
     for piece in pieces:
         new = transcript.push(piece)
         if as_text and new:
@@ -219,10 +220,10 @@ def _transcribe_stdin(trained: TrainedModel, config: dict[str, Any]) -> None:
     new = transcript.finish()
     if as_text:
         print(new)
-        _print_times(transcript, config)
+        _print_times(transcript, options)
     else:
         _print_json(transcript, "-", pieces.seconds)
-    _plot(transcript, "stdin", config)
+    _plot(transcript, "stdin", options)
 
 
 def _print_json(transcript: Transcript, name: str, seconds: float) -> None:
@@ -235,9 +236,9 @@ def _print_json(transcript: Transcript, name: str, seconds: float) -> None:
     print(json.dumps(record, ensure_ascii=False), flush=True)
 
 
-def _print_times(transcript: Transcript, config: dict[str, Any]) -> None:
+def _print_times(transcript: Transcript, options: TranscribeOptions) -> None:
     """A line per token: a tab, seconds, a tab, the token."""
-    if config["times"]:
+    if options.times:
         for token in transcript.token_times():
             print(f"\t{token['end_ms'] / 1000:.3f}\t{token['token']}")
     sys.stdout.flush()

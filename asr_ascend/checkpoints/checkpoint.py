@@ -11,6 +11,8 @@ from typing import Any
 import torch
 from lightning.fabric.plugins.io.checkpoint_io import CheckpointIO
 
+from asr_ascend.config.keys import ConfigError
+from asr_ascend.config.train_options import TrainOptions
 from asr_ascend.data.features import LogMel
 from asr_ascend.data.tokenizer import Tokenizer
 from asr_ascend.models import Transducer, build_transducer
@@ -32,17 +34,17 @@ class TrainedModel:
 
     model: Transducer
     tokenizer: Tokenizer
-    config: dict[str, Any]
+    options: TrainOptions
     step: int
 
     @property
     def sample_rate_hz(self) -> int:
         """The rate that its audio must have."""
-        return int(self.config["data"]["sample_rate_hz"])
+        return self.options.data.sample_rate_hz
 
     def log_mel(self) -> LogMel:
         """Makes the features that it was trained with."""
-        return LogMel(self.sample_rate_hz, self.config["model"]["num_mel_bins"])
+        return LogMel(self.sample_rate_hz, self.options.model.encoder.num_mel_bins)
 
 
 class AtomicCheckpointIO(CheckpointIO):
@@ -92,6 +94,22 @@ def read_checkpoint(path: str | os.PathLike[str]) -> dict[str, Any]:
     return contents
 
 
+def read_config(path: str | os.PathLike[str], contents: Mapping[str, Any]) -> TrainOptions:
+    """What a checkpoint was trained with; keys that it doesn't have yet have their defaults.
+
+    Args:
+        path: of the checkpoint, for messages.
+        contents: from `read_checkpoint`.
+
+    Raises:
+        CheckpointError: a config that can't be read.
+    """
+    try:
+        return TrainOptions.read(contents[KEY]["config"], saved=True)
+    except ConfigError as error:
+        raise CheckpointError(f"The config in {path} can't be read: {error}") from error
+
+
 def describe(tokenizer: Tokenizer, config: Mapping[str, Any]) -> dict[str, Any]:
     """What a checkpoint holds besides Lightning's part, as plain Python and tensors."""
     return {
@@ -120,11 +138,12 @@ def load_model(path: str | os.PathLike[str]) -> TrainedModel:
     contents = read_checkpoint(path)
     own = contents[KEY]
     tokenizer = Tokenizer.from_state_dict(own["tokenizer"])
-    model = build_transducer(tokenizer.vocab_size, tokenizer.blank, own["config"]["model"])
+    options = read_config(path, contents)
+    model = build_transducer(tokenizer.vocab_size, tokenizer.blank, options.model)
     try:
         model.load_state_dict(model_weights(contents))
     except RuntimeError as error:
         raise CheckpointError(
             f"The weights in {path} don't fit the model that its config describes."
         ) from error
-    return TrainedModel(model.eval(), tokenizer, own["config"], int(contents["global_step"]))
+    return TrainedModel(model.eval(), tokenizer, options, int(contents["global_step"]))

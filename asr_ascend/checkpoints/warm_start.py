@@ -6,16 +6,21 @@ import os
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import Any
 
 import torch
 from torch import Tensor, nn
 
-from asr_ascend.checkpoints.checkpoint import KEY, CheckpointError, model_weights, read_checkpoint
-from asr_ascend.config.rules import ConfigError
+from asr_ascend.checkpoints.checkpoint import (
+    KEY,
+    CheckpointError,
+    model_weights,
+    read_checkpoint,
+    read_config,
+)
+from asr_ascend.config.keys import ConfigError
+from asr_ascend.config.train_options import TrainOptions
 from asr_ascend.data.features import CMVN
 from asr_ascend.data.tokenizer import BLANK_PIECE, Tokenizer
-from asr_ascend.models.build import encoder_kind
 
 # Tensors with a row for each piece of the vocabulary.
 VOCABULARY_ROWS = (
@@ -36,14 +41,14 @@ class WarmStart:
         path: of the checkpoint, for messages.
         weights: of its transducer.
         tokenizer: of these weights.
-        config: what they were trained with.
+        options: what they were trained with.
         notes: what there is to tell about the vocabulary; `make_tokenizer` fills it.
     """
 
     path: str
     weights: Mapping[str, Tensor]
     tokenizer: Tokenizer
-    config: Mapping[str, Any]
+    options: TrainOptions
     notes: list[str] = field(default_factory=list)
 
     @classmethod
@@ -56,14 +61,14 @@ class WarmStart:
         contents = read_checkpoint(path)
         own = contents[KEY]
         tokenizer = Tokenizer.from_state_dict(own["tokenizer"])
-        return cls(str(path), model_weights(contents), tokenizer, own["config"])
+        return cls(str(path), model_weights(contents), tokenizer, read_config(path, contents))
 
     @property
     def cmvn(self) -> CMVN:
         """The statistics that the weights were trained with."""
         return CMVN(self.weights["feature_mean"], self.weights["feature_std"])
 
-    def make_tokenizer(self, config: Mapping[str, Any], texts: Iterable[str]) -> Tokenizer:
+    def make_tokenizer(self, options: TrainOptions, texts: Iterable[str]) -> Tokenizer:
         """The vocabulary of the new run, as `init_vocabulary` says.
 
         strict: the checkpoint's, which must know every character of `texts`. skip: the
@@ -72,16 +77,16 @@ class WarmStart:
         keeps its id.
 
         Args:
-            config: of the new run.
+            options: of the new run.
             texts: all that it trains on.
 
         Raises:
             ConfigError: lists every way in which the checkpoint doesn't fit the run.
         """
-        mode = config["init_vocabulary"]
+        mode = options.init_vocabulary
         texts = list(texts)
         unknown = Counter(c for text in texts for c in self.tokenizer.unknown_characters(text))
-        problems = self._differences(config)
+        problems = self._differences(options)
         if mode == "strict" and unknown:
             problems.append(self._unknown_sentence(unknown))
         if problems:
@@ -93,7 +98,7 @@ class WarmStart:
                 + (advice if mode == "strict" and unknown else "")
             )
         if mode == "train":
-            return self._trained_anew(config, texts)
+            return self._trained_anew(options, texts)
         if mode == "extend":
             extended = self.tokenizer.extended(unknown)
             self._tell_changes(extended)
@@ -136,28 +141,25 @@ class WarmStart:
             rows[~kept] = old[source[label]].double().mean(0).to(rows.dtype)
         return rows
 
-    def _differences(self, config: Mapping[str, Any]) -> list[str]:
+    def _differences(self, options: TrainOptions) -> list[str]:
         """Settings that make the weights mean something else."""
-        here, there = (
-            {**model, "encoder": encoder_kind(model)}
-            for model in (config["model"], self.config["model"])
-        )
+        here, there = options.model.plain(), self.options.model.plain()
         pairs = [
             (f"model.{key}", here.get(key, "absent"), there.get(key, "absent"))
             for key in dict.fromkeys([*there, *here])
             if not key.endswith("dropout")
         ]
-        rate = "sample_rate_hz"
-        pairs.append((f"data.{rate}", config["data"][rate], self.config["data"][rate]))
+        rates_hz = options.data.sample_rate_hz, self.options.data.sample_rate_hz
+        pairs.append(("data.sample_rate_hz", *rates_hz))
         found = [f"`{key}` is {a} here, {b} in the checkpoint" for key, a, b in pairs if a != b]
-        blank, size = config["loss"]["blank"], self.tokenizer.vocab_size
+        blank, size = options.loss.blank, self.tokenizer.vocab_size
         if blank not in (self.tokenizer.blank, self.tokenizer.blank - size):
             found.append(f"`loss.blank` is {blank} here, {self.tokenizer.blank} in the checkpoint")
         return found
 
-    def _trained_anew(self, config: Mapping[str, Any], texts: list[str]) -> Tokenizer:
-        data, blank = config["data"], self.tokenizer.blank
-        kind, size = data["tokenizer_type"], data["tokenizer_vocab_size"]
+    def _trained_anew(self, options: TrainOptions, texts: list[str]) -> Tokenizer:
+        data, blank = options.data, self.tokenizer.blank
+        kind, size = data.tokenizer_type, data.tokenizer_vocab_size
         trained = Tokenizer.train(texts, blank=0, model_type=kind, vocab_size=size)
         if blank >= trained.vocab_size:
             raise ConfigError(

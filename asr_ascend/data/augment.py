@@ -1,15 +1,13 @@
-"""SpecAugment, speed perturbation, rooms: what changes speech beside noise."""
+"""SpecAugment and speed perturbation."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 import torch
 import torchaudio.transforms
 from torch import Tensor
 
-from asr_ascend.data.rooms.responses import RoomResponses
 from asr_ascend.data.seeding import integer
 
 
@@ -108,14 +106,7 @@ class SpeedPerturbation:
         return faster
 
 
-@dataclass(frozen=True)
-class RoomMix:
-    """How rooms are heard.
-
-    Args:
-        responses: of the rooms, one drawn for an utterance.
-        probability: of an utterance to be heard in one.
-    """
-
-    responses: RoomResponses
-    probability: float = 0.5
+def speed_perturbation(factors: Sequence[float], sample_rate_hz: int) -> SpeedPerturbation | None:
+    """Speeds to draw from, or None where all are 1."""
+    perturbation = SpeedPerturbation(factors, sample_rate_hz)
+    return None if set(perturbation.factors) == {1.0} else perturbation

@@ -10,12 +10,14 @@ from dataclasses import dataclass, field
 import torch
 from torch import Tensor
 
+from asr_ascend.config.frames import encoder_frames
 from asr_ascend.data import filtering
 from asr_ascend.data.audio import AudioError, load_utterance
-from asr_ascend.data.augment import RoomMix, SpecAugment, SpeedPerturbation
+from asr_ascend.data.augment import SpecAugment, SpeedPerturbation
 from asr_ascend.data.features import LogMel
 from asr_ascend.data.manifest import Utterance
 from asr_ascend.data.noise import NoiseSource, mix_at_snr
+from asr_ascend.data.rooms import RoomMix
 from asr_ascend.data.sampler import UtteranceCost
 from asr_ascend.data.seeding import integer, seeded_generator, uniform
 from asr_ascend.system.threads import single_thread
@@ -160,7 +162,7 @@ class SpeechDataset:
         costs = []
         for index, utterance in enumerate(self.utterances):
             seconds = self.longest_seconds(index)
-            frames = filtering.encoder_frames(self.log_mel.num_frames(round(seconds * rate_hz)))
+            frames = encoder_frames(self.log_mel.num_frames(round(seconds * rate_hz)))
             costs.append(UtteranceCost(utterance.id, seconds, frames, len(self.targets[index])))
         return costs
 

@@ -8,6 +8,8 @@ import torch
 import torchaudio.functional
 from torch import Tensor, nn
 
+from asr_ascend.config.frames import FEATURE_HOP_MS, FEATURE_WINDOW_MS
+
 
 class LogMel(nn.Module):
     """Natural logarithm of mel filter-bank energies over causal 25 ms windows every 10 ms.
@@ -45,8 +47,8 @@ class LogMel(nn.Module):
             )
         self.sample_rate_hz = sample_rate_hz
         self.num_mel_bins = num_mel_bins
-        self.window_samples = sample_rate_hz * 25 // 1000
-        self.hop_samples = sample_rate_hz // 100
+        self.window_samples = sample_rate_hz * FEATURE_WINDOW_MS // 1000
+        self.hop_samples = sample_rate_hz * FEATURE_HOP_MS // 1000
         self.fft_samples = 1 << (self.window_samples - 1).bit_length()
         self.floor = floor
         window = torch.hann_window(self.window_samples)

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
+from asr_ascend.config.frames import encoder_frames
 from asr_ascend.data.manifest import Utterance
 
 EMPTY_TEXT = "empty text"
@@ -17,11 +18,6 @@ UNKNOWN_CHARACTER = "character unknown to the tokenizer"
 LATTICE_TOO_LARGE = "lattice larger than a batch may be"
 UNREADABLE = "unreadable audio"
 LONGER_THAN_STATED = "audio longer than the manifest says"
-
-
-def encoder_frames(feature_frames: int) -> int:
-    """Frames left after the encoder's two convolutions of width 3 and stride 2, unpadded."""
-    return max(0, ((feature_frames - 1) // 2 - 1) // 2)
 
 
 def lattice_bytes(frames: int, tokens: int, vocab_size: int, bytes_per_logit: int) -> int:
@@ -108,13 +104,3 @@ def describe_skipped(skipped: Mapping[str, int]) -> str:
     ordered = sorted(skipped.items(), key=lambda item: (-item[1], item[0]))
     reasons = ", ".join(f"{count} {reason}" for reason, count in ordered)
     return f"{sum(skipped.values())} ({reasons})"
-
-
-def check_seconds(max_batch_seconds: float, max_utterance_seconds: float) -> None:
-    """Raises ValueError for a bound that is not positive."""
-    if max_batch_seconds <= 0:
-        raise ValueError(f"`max_batch_seconds` must be positive, but is {max_batch_seconds}.")
-    if max_utterance_seconds <= 0:
-        raise ValueError(
-            f"`max_utterance_seconds` must be positive, but is {max_utterance_seconds}."
-        )

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
-
-from asr_ascend.config.rules import ConfigError
-from asr_ascend.decoding.metrics import FRAME_HOP_MS
+from asr_ascend.config.command_options import EvaluateOptions
+from asr_ascend.config.frames import ENCODER_HOP_MS, chunk_frames
+from asr_ascend.config.keys import ConfigError
 from asr_ascend.models import StreamingEncoder
 
 Chunks = tuple[int | None, int | None]
@@ -23,9 +21,8 @@ def stream_chunks(encoder: StreamingEncoder, chunk_ms: int | str, left_chunks: i
     Raises:
         ConfigError: chunks that the encoder can't serve.
     """
-    chunks: Chunks = (None, None)
-    if chunk_ms != "full":
-        chunks = int(int(chunk_ms) // FRAME_HOP_MS), left_chunks
+    frames = chunk_frames(chunk_ms)
+    chunks: Chunks = (None, None) if frames is None else (frames, left_chunks)
     fixed = encoder.fixed_chunks
     if fixed not in (None, chunks):
         raise ConfigError(
@@ -35,14 +32,14 @@ def stream_chunks(encoder: StreamingEncoder, chunk_ms: int | str, left_chunks: i
     return chunks
 
 
-def evaluation_chunks(encoder: StreamingEncoder, config: Mapping[str, Any]) -> list[Chunks]:
+def evaluation_chunks(encoder: StreamingEncoder, options: EvaluateOptions) -> list[Chunks]:
     """What an evaluation decodes with: the stream and, if wanted and possible, full context.
 
     Raises:
         ConfigError: chunks, or full context, that the encoder can't serve.
     """
-    chunks = stream_chunks(encoder, config["chunk_ms"], config["left_chunks"])
-    fixed, wanted = encoder.fixed_chunks, config["full_context"]
+    chunks = stream_chunks(encoder, options.chunk_ms, options.left_chunks)
+    fixed, wanted = encoder.fixed_chunks, options.full_context
     if fixed is not None and wanted:
         raise ConfigError(
             "`full_context` must be false or null, since the model's encoder was built with chunks "
@@ -54,4 +51,4 @@ def evaluation_chunks(encoder: StreamingEncoder, config: Mapping[str, Any]) -> l
 
 
 def _milliseconds(chunks: tuple[int, int]) -> int:
-    return round(chunks[0] * FRAME_HOP_MS)
+    return chunks[0] * ENCODER_HOP_MS

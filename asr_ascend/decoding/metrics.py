@@ -10,9 +10,7 @@ from typing import Any, Literal, NamedTuple
 
 import numpy as np
 
-FRAME_HOP_MS = 40.0
-# Encoder frame t looks at feature frames 4t to 4t + 6, each 25 ms long and 10 ms after the last.
-FIRST_FRAME_END_MS = 6 * 10.0 + 25.0
+from asr_ascend.config.frames import frame_end_ms
 
 
 class AlignmentOp(NamedTuple):
@@ -119,11 +117,6 @@ def character_errors(reference: str, hypothesis: str) -> ErrorCounts:
         kinds.count("insertion"),
         len(reference),
     )
-
-
-def frame_end_ms(frame: int) -> float:
-    """When the last sample that encoder frame ``frame`` looks at was spoken, in ms."""
-    return FRAME_HOP_MS * frame + FIRST_FRAME_END_MS
 
 
 @dataclass(frozen=True)

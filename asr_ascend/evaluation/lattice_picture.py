@@ -8,7 +8,7 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
-from asr_ascend.decoding.metrics import FRAME_HOP_MS, frame_end_ms
+from asr_ascend.config.frames import ENCODER_HOP_MS, frame_end_ms
 from asr_ascend.losses import rnnt_alignment, rnnt_loss_and_grad
 
 # Families with Chinese glyphs, where they are installed.
@@ -85,7 +85,7 @@ def plot_alignment(
             title=title, xlabel="end of the encoder frame (s)", ylabel="token"
         )
         seconds = [frame_end_ms(frame) / 1000 for frame in range(num_frames)]
-        half = FRAME_HOP_MS / 2000
+        half = ENCODER_HOP_MS / 2000
         extent = (seconds[0] - half, seconds[-1] + half, -0.5, num_columns - 0.5)
         axes.imshow(
             occupancy.T.numpy(),

@@ -11,6 +11,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from asr_ascend.config.train_options import TrainOptions
 from asr_ascend.data.noise.pictures import spectrogram_db
 
 _RANGE_DB = 60.0
@@ -59,26 +60,26 @@ def draw_training(metrics: Path, path: Path) -> bool:
     return True
 
 
-def training_caption(config: Mapping[str, Any]) -> str:
+def training_caption(options: TrainOptions) -> str:
     """What there is to know about the curves of a run: where they jump, what was validated.
 
     Args:
-        config: that the run was trained with.
+        options: that the run was trained with.
     """
-    data, trainer, loss = config["data"], config["trainer"], config["loss"]
-    per = "token" if loss["normalize_by"] == "tokens" else "utterance"
+    data, trainer, loss = options.data, options.trainer, options.loss
+    per = "token" if loss.normalize_by == "tokens" else "utterance"
     sentences = [
         f"Losses are nats per {per}, drawn as means over {100 * _SMOOTHED:g}% of the steps."
     ]
-    if loss["ctc_first"]:
-        sentences.append(f"The first {100 * loss['ctc_first']:g}% of the steps train CTC alone.")
-    if trainer["ramp_epochs"] and data["noise_probability"]:
+    if loss.ctc_first:
+        sentences.append(f"The first {100 * loss.ctc_first:g}% of the steps train CTC alone.")
+    if trainer.ramp_epochs and data.noise_probability:
         sentences.append(
-            f"Noise rises over the first {trainer['ramp_epochs']} epochs"
-            + (" and SpecAugment follows" if data["spec_augment"] else "")
+            f"Noise rises over the first {trainer.ramp_epochs} epochs"
+            + (" and SpecAugment follows" if data.spec_augment else "")
             + ", so the losses rise, too."
         )
-    snr_db, chunk = data["valid_snr_db"], trainer["val_chunk_ms"]
+    snr_db, chunk = data.valid_snr_db, trainer.val_chunk_ms
     heard = "clean" if snr_db is None else f"at {snr_db:g} dB"
     stream = "with full context" if chunk == "full" else f"in chunks of {chunk} ms"
     sentences.append(f"The validation set is {heard}, decoded {stream}.")

@@ -9,11 +9,8 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from asr_ascend.models.subsampling import (
-    FEATURE_FRAMES_PER_ENCODER_FRAME,
-    features_for_frames,
-    subsampled_lengths,
-)
+from asr_ascend.config.frames import FEATURE_FRAMES_PER_ENCODER_FRAME, features_for_frames
+from asr_ascend.models.subsampling import subsampled_lengths
 
 
 @dataclass(frozen=True)

@@ -5,8 +5,11 @@ from __future__ import annotations
 import torch
 from torch import Tensor, nn
 
-FEATURE_FRAMES_PER_ENCODER_FRAME = 4
-FEATURE_FRAMES_OVERLAP = 3
+from asr_ascend.config.frames import (
+    FEATURE_FRAMES_OVERLAP,
+    FEATURE_FRAMES_PER_ENCODER_FRAME,
+    features_for_frames,
+)
 
 
 def subsampled_lengths(feature_lengths: Tensor) -> Tensor:
@@ -18,15 +21,11 @@ def subsampled_lengths(feature_lengths: Tensor) -> Tensor:
         feature_lengths: any shape, integer, in feature frames.
 
     Returns:
-        Same shape and dtype, ((F - 1) // 2 - 1) // 2, never below 0.
+        Same shape and dtype, (F - 3) // 4, never below 0.
     """
-    halved = torch.div(feature_lengths - 1, 2, rounding_mode="floor")
-    return torch.div(halved - 1, 2, rounding_mode="floor").clamp(min=0)
-
-
-def features_for_frames(encoder_frames: int) -> int:
-    """Number of feature frames that ``encoder_frames`` encoder frames (at least 1) look at."""
-    return FEATURE_FRAMES_PER_ENCODER_FRAME * encoder_frames + FEATURE_FRAMES_OVERLAP
+    rest = feature_lengths - FEATURE_FRAMES_OVERLAP
+    whole = torch.div(rest, FEATURE_FRAMES_PER_ENCODER_FRAME, rounding_mode="floor")
+    return whole.clamp(min=0)
 
 
 class ConvSubsampling(nn.Module):

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Mapping
 from typing import Any
 
 import torch
@@ -11,11 +10,13 @@ from lightning.pytorch import LightningModule
 from torch import Tensor, nn
 
 from asr_ascend.checkpoints import checkpoint
+from asr_ascend.config.frames import chunk_frames
+from asr_ascend.config.train_options import TrainOptions
 from asr_ascend.data.datamodule import Batch
 from asr_ascend.data.seeding import stable_seed
 from asr_ascend.data.tokenizer import Tokenizer
 from asr_ascend.decoding import greedy_decode
-from asr_ascend.decoding.metrics import FRAME_HOP_MS, ErrorCounts, character_errors
+from asr_ascend.decoding.metrics import ErrorCounts, character_errors
 from asr_ascend.training.objective import Losses, Objective
 from asr_ascend.training.optimizer import build_optimizer, frozen_modules
 from asr_ascend.training.position import set_position
@@ -34,8 +35,7 @@ class TransducerModule(LightningModule):
     Args:
         model: from `build_transducer`.
         tokenizer: whose blank the model was built with.
-        config: the composed training config: `seed`, `loss`, `optimizer`, `trainer`, `model`,
-            `distillation`.
+        options: of the training.
         teacher: as `distillation.teacher` says.
     """
 
@@ -43,19 +43,20 @@ class TransducerModule(LightningModule):
         self,
         model: nn.Module,
         tokenizer: Tokenizer,
-        config: Mapping[str, Any],
+        options: TrainOptions,
         teacher: Teacher | None = None,
     ) -> None:
         super().__init__()
         self.model: Any = model
         self.tokenizer = tokenizer
         self.teacher = teacher
-        self.config = dict(config)
-        self.loss_config = config["loss"]
+        self.options = options
         self.last_step_metrics: dict[str, Any] = {}
         self.ctc_only_steps = 0
-        self.objective = Objective(model, tokenizer.blank, config, teacher)
-        self.frozen = frozen_modules(model, config["trainer"]["freeze"])
+        self.objective = Objective(
+            model, tokenizer.blank, options.loss, options.distillation, teacher
+        )
+        self.frozen = frozen_modules(model, options.trainer.freeze)
         self.train()
         self._valid_errors = ErrorCounts()
         self._reset_sums()
@@ -69,7 +70,7 @@ class TransducerModule(LightningModule):
 
     def on_fit_start(self) -> None:
         total = int(self.trainer.estimated_stepping_batches)
-        self.ctc_only_steps = int(self.loss_config["ctc_first"] * total)
+        self.ctc_only_steps = int(self.options.loss.ctc_first * total)
         if self.teacher is not None:
             self.teacher.to(self.device)
 
@@ -85,7 +86,7 @@ class TransducerModule(LightningModule):
             loss = self.objective.total(losses)
             if ctc_only:
                 loss = loss + self._zero_loss(self.model.predictor, self.model.joiner)
-            elif self.loss_config["ctc_weight"] == 0:
+            elif self.options.loss.ctc_weight == 0:
                 loss = loss + self._zero_loss(self.model.ctc_head)
             self._count(batch, self._weight(batch), losses)
         # Lightning divides by the accumulation; the division by `weight` is ours.
@@ -93,10 +94,10 @@ class TransducerModule(LightningModule):
 
     def draw_chunk(self, step: int) -> tuple[int | None, int | None]:
         """Chunk (encoder frames) and left context (chunks) of an optimiser step; None: all."""
-        trainer = self.config["trainer"]
-        draws = random.Random(stable_seed("chunk", self.config["seed"], step))
-        chunk = draws.choice(trainer["chunk_frames"])
-        return (chunk, draws.choice(trainer["left_chunks"])) if chunk else (None, None)
+        trainer = self.options.trainer
+        draws = random.Random(stable_seed("chunk", self.options.seed, step))
+        chunk = draws.choice(trainer.chunk_frames)
+        return (chunk, draws.choice(trainer.left_chunks)) if chunk else (None, None)
 
     def _zero_loss(self, *unused: nn.Module) -> Tensor:
         """Zero that depends on the trainable parameters of modules that the loss leaves out.
@@ -109,9 +110,9 @@ class TransducerModule(LightningModule):
 
     def _weight(self, batch: Batch) -> int:
         """What a batch counts in the division of the step's gradient."""
-        if self.loss_config["reduction"] == "mean":
+        if self.options.loss.reduction == "mean":
             return 1
-        if self.loss_config["normalize_by"] == "tokens":
+        if self.options.loss.normalize_by == "tokens":
             return int(batch.target_lengths.sum())
         return int(batch.features.shape[0])
 
@@ -162,7 +163,7 @@ class TransducerModule(LightningModule):
 
     def configure_gradient_clipping(self, optimizer: Any, *args: Any, **kwargs: Any) -> None:
         """Clips the norm of all gradients; a step whose gradient is not finite is left out."""
-        limit = self.config["trainer"]["gradient_clip_val"]
+        limit = self.options.trainer.gradient_clip_val
         parameters = [p for p in self.parameters() if p.grad is not None]
         norm = nn.utils.get_total_norm([p.grad for p in parameters if p.grad is not None])
         # Most steps are within the limit; torch's own clipping multiplies all gradients by 1 then.
@@ -179,10 +180,8 @@ class TransducerModule(LightningModule):
         """Greedy decoding in chunks, as a stream would give it; nothing while CTC trains alone."""
         if batch.features.shape[0] == 0 or self.global_step <= self.ctc_only_steps:
             return
-        trainer = self.config["trainer"]
-        streams = trainer["val_chunk_ms"] != "full"
-        chunk = int(trainer["val_chunk_ms"] // FRAME_HOP_MS) if streams else None
-        left = trainer["left_chunks"][0] if streams else None
+        chunk = chunk_frames(self.options.trainer.val_chunk_ms)
+        left = None if chunk is None else self.options.trainer.left_chunks[0]
         encoded, lengths = self.model.encode(batch.features, batch.feature_lengths, chunk, left)
         for index, hypothesis in enumerate(greedy_decode(self.model, encoded, lengths)):
             reference = batch.targets[index, : int(batch.target_lengths[index])].tolist()
@@ -201,15 +200,14 @@ class TransducerModule(LightningModule):
     def configure_optimizers(self) -> Any:
         total = int(self.trainer.estimated_stepping_batches)
         fused = self.device.type == "cpu"  # saves 6% of a small model's step
-        config = self.config["optimizer"]
-        optimizer, schedule = build_optimizer(self.model, config, total, fused)
+        optimizer, schedule = build_optimizer(self.model, self.options.optimizer, total, fused)
         return [optimizer], [{"scheduler": schedule, "interval": "step"}]
 
     def on_load_checkpoint(self, saved: dict[str, Any]) -> None:
         set_position(saved["loops"]["fit_loop"])
 
     def on_save_checkpoint(self, saved: dict[str, Any]) -> None:
-        saved[checkpoint.KEY] = checkpoint.describe(self.tokenizer, self.config)
+        saved[checkpoint.KEY] = checkpoint.describe(self.tokenizer, self.options.plain())
 
 
 class _Zero(torch.autograd.Function):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
 
@@ -10,6 +9,7 @@ import torch
 import torch.nn.functional as functional
 from torch import Tensor, nn
 
+from asr_ascend.config.train_options import DistillationOptions, LossOptions
 from asr_ascend.data.datamodule import Batch
 from asr_ascend.losses import joiner_rnnt_loss, rnnt_loss
 from asr_ascend.losses.distillation import distilled_rnnt_loss
@@ -41,18 +41,24 @@ class Objective:
     Args:
         model: from `build_transducer`.
         blank: id of blank in [0, V - 1].
-        config: the composed training config; `loss` and `distillation` count.
-        teacher: of a distillation, or None.
+        options: of the loss.
+        distillation: its options; they count where there is a teacher.
+        teacher: of the distillation, or None.
     """
 
     def __init__(
-        self, model: nn.Module, blank: int, config: Mapping[str, Any], teacher: Teacher | None
+        self,
+        model: nn.Module,
+        blank: int,
+        options: LossOptions,
+        distillation: DistillationOptions,
+        teacher: Teacher | None,
     ) -> None:
         self.model: Any = model
         self.blank = blank
-        self.loss_config = config["loss"]
-        self.block_bytes = config["distillation"]["block_bytes"]
-        self.distillation_weight = config["distillation"]["weight"]
+        self.options = options
+        self.distillation = distillation
+        self.logits_dtype: torch.dtype = getattr(torch, options.dtype)
         self.teacher = teacher
 
     def losses(
@@ -76,7 +82,7 @@ class Objective:
             reduction="sum",
             zero_infinity=True,
         )
-        if self.loss_config["reduction"] == "mean":
+        if self.options.reduction == "mean":
             ctc = ctc / batch.targets.shape[0]
         if ctc_only:
             return Losses(ctc)
@@ -84,7 +90,7 @@ class Objective:
         if self.teacher is not None:
             rnnt, distilled = self._distillation_losses(encoded, lengths, batch, windows)
             return Losses(ctc, rnnt, distilled)
-        fused = self.loss_config["joiner"] == "fused"
+        fused = self.options.joiner == "fused"
         make_loss = self._fused_loss if fused else self._packed_loss
         return Losses(ctc, make_loss(encoded, lengths, batch, windows))
 
@@ -95,18 +101,18 @@ class Objective:
         """
         if losses.rnnt is None:
             return losses.ctc
-        total = losses.rnnt + self.loss_config["ctc_weight"] * losses.ctc
+        total = losses.rnnt + self.options.ctc_weight * losses.ctc
         if losses.distillation is not None:
-            total = total + self.distillation_weight * losses.distillation
+            total = total + self.distillation.weight * losses.distillation
         return total
 
     def _emission_windows(
         self, ctc_log_probs: Tensor, batch: Batch, lengths: Tensor
     ) -> Tensor | None:
         """(B, U, 2): the frames around where the CTC head hears each token; None: every frame."""
-        if self.loss_config["alignment_frames"] is None:
+        if self.options.alignment_frames is None:
             return None
-        early, late = self.loss_config["alignment_frames"]
+        early, late = self.options.alignment_frames
         sizes = lengths, batch.targets, batch.target_lengths
         heard = first_frames(ctc_log_probs, *sizes, self.blank)
         return torch.stack([heard - early, heard + late], dim=-1)
@@ -120,7 +126,7 @@ class Objective:
             batch.targets,
             lengths,
             batch.target_lengths,
-            logits_dtype=getattr(torch, self.loss_config["dtype"]),
+            logits_dtype=self.logits_dtype,
             **self._loss_options(windows),
         )
 
@@ -128,19 +134,18 @@ class Objective:
         self, encoded: Tensor, lengths: Tensor, batch: Batch, windows: Tensor | None
     ) -> Tensor:
         """The joiner's packed logits, then the loss."""
-        config = self.loss_config
         logits = self.model.join_packed(encoded, lengths, batch.targets, batch.target_lengths)
-        fused = config["fused_log_softmax"]
+        fused = self.options.fused_log_softmax
         if not fused:
             logits = logits.log_softmax(-1)
         return rnnt_loss(
-            logits.to(getattr(torch, config["dtype"])),
+            logits.to(self.logits_dtype),
             batch.targets,
             lengths,
             batch.target_lengths,
             fused_log_softmax=fused,
             # log_softmax keeps its output for its own backward, so it can't be overwritten.
-            reuse_logits=config["reuse_logits"] and fused,
+            reuse_logits=self.options.reuse_logits and fused,
             **self._loss_options(windows),
         )
 
@@ -148,30 +153,28 @@ class Objective:
         self, encoded: Tensor, lengths: Tensor, batch: Batch, windows: Tensor | None
     ) -> tuple[Tensor, Tensor]:
         """RNN-T loss and divergence from the teacher."""
-        config = self.loss_config
         assert self.teacher is not None
         taught = self.teacher.log_probs(batch)
         logits = self.model.join_packed(encoded, lengths, batch.targets, batch.target_lengths)
         options = self._loss_options(windows)
         del options["clamp"]  # off, see config/rules.py
         return distilled_rnnt_loss(
-            logits.to(getattr(torch, config["dtype"])),
+            logits.to(self.logits_dtype),
             taught,
             batch.targets,
             lengths,
             batch.target_lengths,
-            reuse_logits=config["reuse_logits"],
-            block_bytes=self.block_bytes,
+            reuse_logits=self.options.reuse_logits,
+            block_bytes=self.distillation.block_bytes,
             **options,
         )
 
     def _loss_options(self, windows: Tensor | None) -> dict[str, Any]:
-        config = self.loss_config
         return {
             "blank": self.blank,
-            "clamp": config["clamp"],
-            "reduction": config["reduction"],
-            "fastemit_lambda": config["fastemit_lambda"],
+            "clamp": self.options.clamp,
+            "reduction": self.options.reduction,
+            "fastemit_lambda": self.options.fastemit_lambda,
             "emission_windows": windows,
-            "backend": config["backend"],
+            "backend": self.options.backend,
         }

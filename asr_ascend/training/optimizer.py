@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import torch
 from torch import nn
 
-from asr_ascend.config.rules import ConfigError
+from asr_ascend.config.keys import ConfigError
+from asr_ascend.config.train_options import OptimizerOptions
 
 
 def frozen_modules(model: nn.Module, names: Sequence[str] | None) -> list[nn.Module]:
@@ -34,13 +35,13 @@ def frozen_modules(model: nn.Module, names: Sequence[str] | None) -> list[nn.Mod
 
 
 def build_optimizer(
-    model: nn.Module, config: Mapping[str, Any], total_steps: int, fused: bool
+    model: nn.Module, options: OptimizerOptions, total_steps: int, fused: bool
 ) -> tuple[torch.optim.Optimizer, torch.optim.lr_scheduler.LRScheduler]:
     """AdamW over the trainable parameters, and the schedule of its rates by optimiser step.
 
     Args:
         model: the transducer, its frozen modules already so.
-        config: the group `optimizer`.
+        options: rates and their schedule.
         total_steps: optimiser steps of the whole training.
         fused: takes torch's fused implementation.
 
@@ -48,20 +49,20 @@ def build_optimizer(
         ConfigError: as `parameter_groups`.
     """
     optimizer = torch.optim.AdamW(
-        parameter_groups(model, config),
-        lr=config["lr"],
-        betas=tuple(config["betas"]),
-        weight_decay=config["weight_decay"],
+        parameter_groups(model, options),
+        lr=options.lr,
+        betas=options.betas,
+        weight_decay=options.weight_decay,
         fused=fused,
     )
-    shape = config["warmup_steps"], config["cosine_last"], config["final_lr_ratio"]
+    shape = options.warmup_steps, options.cosine_last, options.final_lr_ratio
     schedule = torch.optim.lr_scheduler.LambdaLR(
         optimizer, lambda step: learning_rate_factor(step, total_steps, *shape)
     )
     return optimizer, schedule
 
 
-def parameter_groups(model: nn.Module, config: Mapping[str, Any]) -> list[dict[str, Any]]:
+def parameter_groups(model: nn.Module, options: OptimizerOptions) -> list[dict[str, Any]]:
     """Trainable parameters by rate, for an optimiser; frozen ones are in no group.
 
     The rate of a parameter is `lr` times the factor of the longest name in `lr_factors` that it
@@ -71,7 +72,7 @@ def parameter_groups(model: nn.Module, config: Mapping[str, Any]) -> list[dict[s
 
     Args:
         model: the transducer.
-        config: `lr`, `layer_decay` (None: 1) and `lr_factors` (module name to factor, or None).
+        options: `lr`, `layer_decay` and `lr_factors` count.
 
     Returns:
         Groups with `params` and `lr`, those of the full rate first.
@@ -81,10 +82,10 @@ def parameter_groups(model: nn.Module, config: Mapping[str, Any]) -> list[dict[s
 
     Source: Clark et al. 2020, "ELECTRA", appendix A (layer-wise learning rate decay).
     """
-    factors = dict(config["lr_factors"] or {})
+    factors = dict(options.lr_factors or {})
     for name in factors:
         _module(model, name, "optimizer.lr_factors")
-    decays = _layer_decays(model, config["layer_decay"] or 1.0)
+    decays = _layer_decays(model, options.layer_decay or 1.0)
     by_rate: dict[float, list[nn.Parameter]] = {1.0: []}
     for name, parameter in model.named_parameters():
         if parameter.requires_grad:
@@ -92,24 +93,24 @@ def parameter_groups(model: nn.Module, config: Mapping[str, Any]) -> list[dict[s
             factor = factors[max(owners, key=len)] if owners else 1.0
             by_rate.setdefault(factor * decays[name], []).append(parameter)
     return [
-        {"params": parameters, "lr": config["lr"] * factor}
+        {"params": parameters, "lr": options.lr * factor}
         for factor, parameters in by_rate.items()
         if parameters
     ]
 
 
-def describe_training(model: nn.Module, config: Mapping[str, Any]) -> str:
+def describe_training(model: nn.Module, options: OptimizerOptions) -> str:
     """What is frozen and at what rates the rest learns, as a sentence; "" where all is as usual.
 
     Args:
         model: the transducer, its frozen modules already so.
-        config: as for `parameter_groups`.
+        options: as for `parameter_groups`.
     """
     total = sum(parameter.numel() for parameter in model.parameters())
-    groups = parameter_groups(model, config)
+    groups = parameter_groups(model, options)
     trained = sum(parameter.numel() for group in groups for parameter in group["params"])
     rates = sorted({group["lr"] for group in groups})
-    if trained == total and rates == [config["lr"]]:
+    if trained == total and rates == [options.lr]:
         return ""
     shown = f"{rates[0]:.2g}" + (f" to {rates[-1]:.2g}" if len(rates) > 1 else "")
     return f"Trains {trained:,} of {total:,} parameters, at a rate of {shown}"

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 from lightning.pytorch import Callback, LightningModule, Trainer
 
-from asr_ascend.checkpoints.checkpoint import KEY, CheckpointError, read_checkpoint
+from asr_ascend.checkpoints.checkpoint import CheckpointError, read_checkpoint, read_config
 from asr_ascend.config.composing import made_by
-from asr_ascend.config.rules import ConfigError
+from asr_ascend.config.keys import ConfigError, plain_value
+from asr_ascend.config.train_options import TrainOptions
 from asr_ascend.system.atomic import write_json
 
 RECORD = "run.json"
@@ -22,21 +23,21 @@ class RunFolder:
     """What a run's folder holds as a training starts; it only reads.
 
     Args:
-        config: the composed training config.
+        options: of the training.
         digest: of config, sources and what the run reads (see `fingerprint`).
     """
 
-    def __init__(self, config: dict[str, Any], digest: str) -> None:
-        self.config = config
+    def __init__(self, options: TrainOptions, digest: str) -> None:
+        self.options = options
         self.digest = digest
-        self.path = Path(config["output_dir"])
+        self.path = Path(options.output_dir)
         self.record = _read_json(self.path / RECORD)
 
     @property
     def finished(self) -> bool:
         """Whether this very run is there, finished, and is not to be repeated."""
         same = self.record.get("fingerprint") == self.digest
-        return bool(same and self.record.get("finished") and not self.config["force"])
+        return bool(same and self.record.get("finished") and not self.options.force)
 
     def resume_from(self, say: Callable[[str], None]) -> str | None:
         """Checkpoint to go on from, checked; None for a fresh start, in which the old run goes.
@@ -52,13 +53,13 @@ class RunFolder:
         if self.path.exists() and not self.path.is_dir():
             raise ConfigError(f"`output_dir` must be a folder, but {self.path} is a file.")
         self._check_checkpoints()
-        ckpt_path = self.config["ckpt_path"]
+        ckpt_path = self.options.ckpt_path
         if ckpt_path is not None:
             self._check_resumable(ckpt_path)
             return str(ckpt_path)
         last = self.path / "checkpoints" / "last.ckpt"
         same = self.record.get("fingerprint") == self.digest
-        if last.is_file() and same and self.config["resume"] and not self.record.get("finished"):
+        if last.is_file() and same and self.options.resume and not self.record.get("finished"):
             say(f"Going on from step {read_checkpoint(last)['global_step']} of {last}.")
             return str(last)
         self._check_own_checkpoints()
@@ -74,7 +75,7 @@ class RunFolder:
                 f"{path} is an average without the optimiser's state, which can't "
                 "be resumed; init_from starts a new run from it."
             )
-        ours, theirs = _parameter_keys(self.config), _parameter_keys(contents[KEY]["config"])
+        ours, theirs = map(_parameter_keys, (self.options, read_config(path, contents)))
         for key in sorted({*ours, *theirs}):
             here, there = ours.get(key, "absent"), theirs.get(key, "absent")
             if here != there:
@@ -83,7 +84,7 @@ class RunFolder:
                     f"{_shown(here)}; "
                     "init_from starts a new run from its weights."
                 )
-        limit, step = self.config["trainer"]["max_steps"], int(contents["global_step"])
+        limit, step = self.options.trainer.max_steps, int(contents["global_step"])
         if limit != -1 and step >= limit:
             raise ConfigError(
                 f"`trainer.max_steps` must be above {step}, the step of {path}, but is {limit}."
@@ -95,15 +96,15 @@ class RunFolder:
         if self.record.get("finished"):
             kind = "this very run" if same else "a run of another config or sources"
             return f"{kind}, finished, which this one replaces; name=... keeps both."
-        if self.config["resume"]:
+        if self.options.resume:
             return "a run of another config or sources: training starts afresh."
         return "an unfinished run, which starts again; resume=true goes on with it."
 
     def _starting_points(self) -> dict[str, str | None]:
         """The checkpoints that a fresh run reads, by their keys."""
         return {
-            "init_from": self.config["init_from"],
-            "distillation.teacher": self.config["distillation"]["teacher"],
+            "init_from": self.options.init_from,
+            "distillation.teacher": self.options.distillation.teacher,
         }
 
     def _check_checkpoints(self) -> None:
@@ -133,11 +134,13 @@ class RunRecord(Callback):
 
     Args:
         folder: of the run.
+        options: as the run uses them.
         fresh: whether it starts from step 0.
     """
 
-    def __init__(self, folder: RunFolder, fresh: bool) -> None:
+    def __init__(self, folder: RunFolder, options: TrainOptions, fresh: bool) -> None:
         self.folder = folder
+        self.options = options
         self.fresh = fresh
 
     def setup(self, trainer: Trainer, pl_module: LightningModule, stage: str) -> None:
@@ -146,7 +149,7 @@ class RunRecord(Callback):
         self.folder.path.mkdir(parents=True, exist_ok=True)
         for path in (self.folder.path / "checkpoints").glob("*.ckpt") if self.fresh else ():
             path.unlink()
-        write_json(self.folder.path / CONFIG, self.folder.config)
+        write_json(self.folder.path / CONFIG, self.options.plain())
         self._write({"finished": False})
 
     def finish(self, trainer: Trainer, seconds: float) -> None:
@@ -159,13 +162,15 @@ class RunRecord(Callback):
         write_json(self.folder.path / RECORD, {"fingerprint": self.folder.digest, **values})
 
 
-def _parameter_keys(config: Mapping[str, Any]) -> dict[str, Any]:
+def _parameter_keys(options: TrainOptions) -> dict[str, Any]:
     """Keys that parameters and their groups follow from, by their whole names."""
-    model = {"encoder": "conformer", **config["model"]}
-    keys = {f"model.{k}": value for k, value in model.items() if not k.endswith("dropout")}
-    for group, key in (("trainer", "freeze"), ("optimizer", "layer_decay")):
-        keys[f"{group}.{key}"] = config[group].get(key)
-    return {**keys, "optimizer.lr_factors": config["optimizer"].get("lr_factors")}
+    model, optimizer = options.model.plain(), options.optimizer
+    return {
+        **{f"model.{k}": value for k, value in model.items() if not k.endswith("dropout")},
+        "trainer.freeze": plain_value(options.trainer.freeze),
+        "optimizer.layer_decay": optimizer.layer_decay,
+        "optimizer.lr_factors": optimizer.lr_factors,
+    }
 
 
 def _shown(value: Any) -> str:

@@ -11,6 +11,7 @@ from asr_ascend.checkpoints.checkpoint import (
     load_model,
     read_checkpoint,
 )
+from asr_ascend.config.model_options import ModelOptions
 from asr_ascend.data.tokenizer import Tokenizer
 from asr_ascend.models import build_transducer
 from tests.checkpoints.test_checkpoint_files import MODEL
@@ -21,7 +22,7 @@ def write(path, seed, step, texts="甲乙丙", model=MODEL, counter=0):
     """A checkpoint with random weights and an integer buffer beside them; its weights."""
     torch.manual_seed(seed)
     tokenizer = Tokenizer.train([texts], blank=0)
-    transducer = build_transducer(tokenizer.vocab_size, 0, model)
+    transducer = build_transducer(tokenizer.vocab_size, 0, ModelOptions.read(model))
     transducer.set_cmvn(torch.full((80,), 3.0), torch.full((80,), 2.0))
     weights = {f"model.{key}": value for key, value in transducer.state_dict().items()}
     weights["counter"] = torch.tensor(counter)

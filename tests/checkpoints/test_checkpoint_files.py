@@ -15,6 +15,7 @@ from asr_ascend.checkpoints.checkpoint import (
     load_model,
     read_checkpoint,
 )
+from asr_ascend.config.model_options import ModelOptions
 from asr_ascend.data.tokenizer import Tokenizer
 from asr_ascend.models import build_transducer
 
@@ -39,7 +40,7 @@ MODEL = {
 @pytest.fixture
 def contents():
     tokenizer = Tokenizer.train(["甲乙丙"], blank=-1)
-    model = build_transducer(tokenizer.vocab_size, tokenizer.blank, MODEL)
+    model = build_transducer(tokenizer.vocab_size, tokenizer.blank, ModelOptions.read(MODEL))
     model.set_cmvn(torch.full((80,), 3.0), torch.full((80,), 2.0))
     return {
         "global_step": 7,
@@ -54,7 +55,8 @@ def test_a_checkpoint_gives_back_model_tokenizer_cmvn_blank_and_config(contents,
     assert [file.name for file in path.parent.iterdir()] == ["last.ckpt"]
     trained = load_model(path)
     assert trained.step == 7
-    assert trained.config == {"model": MODEL, "seed": 1}
+    assert trained.options.model == ModelOptions.read(MODEL)
+    assert trained.options.seed == 1
     assert trained.tokenizer.blank == trained.model.blank == 4
     assert trained.tokenizer.decode(trained.tokenizer.encode("丙甲")) == "丙甲"
     assert trained.model.feature_mean.tolist() == [3.0] * 80

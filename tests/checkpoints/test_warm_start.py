@@ -8,7 +8,9 @@ import torch
 from asr_ascend.checkpoints import checkpoint
 from asr_ascend.checkpoints.checkpoint import AtomicCheckpointIO, load_model
 from asr_ascend.checkpoints.warm_start import VOCABULARY_ROWS, WarmStart
+from asr_ascend.config.model_options import ModelOptions
 from asr_ascend.config.rules import ConfigError
+from asr_ascend.config.train_options import TrainOptions
 from asr_ascend.data.tokenizer import Tokenizer
 from asr_ascend.models import build_transducer
 from tests.checkpoints.test_checkpoint_files import MODEL
@@ -18,12 +20,11 @@ TEXTS = ["甲乙丙", "丙 甲"]
 
 
 def new_run(mode="strict", **changes):
-    data = {"sample_rate_hz": 16000, "tokenizer_type": "char", "tokenizer_vocab_size": None}
-    config = {"model": dict(MODEL), "data": data, "loss": {"blank": 0}, "init_vocabulary": mode}
+    config = {"model": dict(MODEL), "data": {}, "loss": {}, "init_vocabulary": mode}
     for key, value in changes.items():
         group, _, name = key.partition("_")
         config[group][name] = value
-    return config
+    return TrainOptions.read(config, saved=True)
 
 
 @pytest.fixture(params=[0, -1])
@@ -31,9 +32,9 @@ def start(request, tmp_path):
     """A checkpoint with pieces <unk>, 甲, 丙, 乙, ▁ and blank first or last."""
     torch.manual_seed(0)
     tokenizer = Tokenizer.train(TEXTS, blank=request.param)
-    model = build_transducer(tokenizer.vocab_size, tokenizer.blank, MODEL)
+    model = build_transducer(tokenizer.vocab_size, tokenizer.blank, ModelOptions.read(MODEL))
     model.set_cmvn(torch.full((80,), 3.0), torch.full((80,), 2.0))
-    config = {**new_run(), "loss": {"blank": request.param}}
+    config = new_run(loss_blank=request.param).plain()
     contents = {
         "global_step": 7,
         "state_dict": {f"model.{key}": value for key, value in model.state_dict().items()},
@@ -44,7 +45,7 @@ def start(request, tmp_path):
 
 
 def loaded(start, tokenizer):
-    model = build_transducer(tokenizer.vocab_size, tokenizer.blank, MODEL)
+    model = build_transducer(tokenizer.vocab_size, tokenizer.blank, ModelOptions.read(MODEL))
     start.load_into(model, tokenizer)
     return model.state_dict()
 
@@ -123,7 +124,9 @@ def test_without_a_shared_label_new_pieces_stay_as_the_model_was_built(start):
     config = new_run("train", loss_blank=start.tokenizer.blank)
     tokenizer = start.make_tokenizer(config, ["丁戊己庚"])
     torch.manual_seed(5)
-    built = build_transducer(tokenizer.vocab_size, tokenizer.blank, MODEL).state_dict()
+    built = build_transducer(
+        tokenizer.vocab_size, tokenizer.blank, ModelOptions.read(MODEL)
+    ).state_dict()
     torch.manual_seed(5)
     state = loaded(start, tokenizer)
     fresh = [tokenizer.pieces.index(piece) for piece in "丁戊己庚"]
@@ -147,14 +150,16 @@ def test_blank_that_can_not_keep_its_id_is_one_sentence(start):
 
 @pytest.mark.parametrize("mode", ["strict", "skip", "extend", "train"])
 def test_every_setting_that_differs_is_listed(start, mode):
-    config = new_run(mode, model_num_layers=6, model_num_heads=4, model_dropout=0.5, loss_blank=2)
-    config["data"]["sample_rate_hz"] = 8000
-    del config["model"]["predictor_context"]
+    sizes = {"model_num_layers": 6, "model_num_heads": 4, "model_dropout": 0.5}
+    others = {"model_predictor": "lstm", "data_sample_rate_hz": 8000, "loss_blank": 2}
+    config = new_run(mode, **sizes, **others)
     message = (
         f"{start.path} doesn't fit this run:\n"
+        "  `model.predictor` is lstm here, stateless in the checkpoint\n"
         "  `model.num_layers` is 6 here, 1 in the checkpoint\n"
         "  `model.num_heads` is 4 here, 2 in the checkpoint\n"
         "  `model.predictor_context` is absent here, 2 in the checkpoint\n"
+        "  `model.predictor_layers` is 1 here, absent in the checkpoint\n"
         "  `data.sample_rate_hz` is 8000 here, 16000 in the checkpoint\n"
         f"  `loss.blank` is 2 here, {start.tokenizer.blank} in the checkpoint"
     )
@@ -184,7 +189,7 @@ def test_a_run_starts_where_the_other_ended(tiny_run, tmp_path):
     assert "step 2/2  streaming CER on the validation set 0.00%" in done.stderr.splitlines()
     after = load_model(tmp_path / "outputs" / "smoke" / "checkpoints" / "last.ckpt")
     before = load_model(tiny_run.checkpoint)
-    assert after.config["loss"]["blank"] == after.tokenizer.blank == 6
+    assert after.options.loss.blank == after.tokenizer.blank == 6
     for name, value in after.model.state_dict().items():
         torch.testing.assert_close(value, before.model.state_dict()[name], rtol=0, atol=1e-7)
 

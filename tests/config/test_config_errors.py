@@ -168,11 +168,11 @@ def test_a_missing_mandatory_key_is_named(command, sentence):
 
 def test_defaults_and_overrides_compose():
     config = compose_config("train", ["experiment=demo", "loss.blank=-1", "loss.dtype=bfloat16"])
-    assert config["name"] == "demo"
-    assert config["output_dir"] == "outputs/demo"
-    assert config["loss"]["blank"] == -1
-    assert config["loss"]["dtype"] == "bfloat16"
-    assert config["loss"]["clamp"] == -1.0
+    assert config.name == "demo"
+    assert config.output_dir == "outputs/demo"
+    assert config.loss.blank == -1
+    assert config.loss.dtype == "bfloat16"
+    assert config.loss.clamp == -1.0
 
 
 def test_configs_are_those_of_the_checkout():
@@ -188,7 +188,7 @@ def test_file_names_need_no_quoting():
         "ckpt_path=null",
     ]
     config = compose_config("transcribe", quote_paths([given[0], "checkpoint=best-cer=1.ckpt"]))
-    assert (config["wav"], config["checkpoint"]) == ("a b, c=(d)'s.wav", "best-cer=1.ckpt")
+    assert (config.wav, config.checkpoint) == ("a b, c=(d)'s.wav", "best-cer=1.ckpt")
 
 
 def run(module: str, *arguments: str, folder: Path) -> subprocess.CompletedProcess[str]:

@@ -11,19 +11,20 @@ import pytest
 import soundfile
 import torch
 
+from asr_ascend.config.frames import encoder_frames
 from asr_ascend.data import filtering
 from asr_ascend.data.audio import load_audio
-from asr_ascend.data.datamodule import SpeechDataModule
 from asr_ascend.data.features import CMVN, LogMel
 from asr_ascend.data.manifest import ManifestError, load_manifest, write_manifest
+from tests.support.data_module import make_data_module
 
 TEXTS = ["ab", "ba", "abba", "b", "a b", "bab", "aab", "bba"]
-CLEAN = {"noise_probability": 0.0, "noise_clips": 4, "noise_clip_seconds": 1.0}
+CLEAN = {"noise_clips": 4, "noise_clip_seconds": 1.0}
 NOISY = {**CLEAN, "noise_probability": 0.8, "spec_augment": {}}
 
 
 def make_module(train, valid, **changes):
-    module = SpeechDataModule(str(train), str(valid), **{**CLEAN, "blank": 0, **changes})
+    module = make_data_module(train, valid, **{**CLEAN, **changes})
     module.setup("fit")
     return module
 
@@ -302,7 +303,7 @@ def fit(manifests, folder, module, ckpt_path=None):
         enable_checkpointing=False, enable_progress_bar=False, enable_model_summary=False,
         use_distributed_sampler=False,
     )  # fmt: skip
-    data = SpeechDataModule(*map(str, manifests), **NOISY, max_batch_seconds=3.0, valid_snr_db=5.0)
+    data = make_data_module(*manifests, **NOISY, max_batch_seconds=3.0, valid_snr_db=5.0, blank=-1)
     try:
         trainer.fit(module, datamodule=data, ckpt_path=ckpt_path)
     except (KeyboardInterrupt, SystemExit):
@@ -329,28 +330,40 @@ def test_lightning_resumes_within_an_epoch_exactly(manifests, tmp_path, place):
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"snr_db": (5.0,)}, "`snr_db` must be a lowest and a highest SNR, but is [5.0]."),
         (
-            {"snr_db": (5.0, -5.0)},
-            "`snr_db` must be a lowest and a highest SNR, but is [5.0, -5.0].",
+            {"snr_db": [5.0]},
+            "`data.snr_db` must be a list of 2 values, each a number in [-200, 200], but is [5.0].",
         ),
-        ({"noise_probability": 1.5}, "`noise_probability` must be in [0, 1], but is 1.5."),
-        ({"max_batch_seconds": 0.0}, "`max_batch_seconds` must be positive, but is 0.0."),
-        ({"max_utterance_seconds": -1.0}, "`max_utterance_seconds` must be positive, but is -1.0."),
+        (
+            {"snr_db": [5.0, -5.0]},
+            "`data.snr_db` must be a lowest and a highest SNR, but is [5.0, -5.0].",
+        ),
+        (
+            {"noise_probability": 1.5},
+            "`data.noise_probability` must be a number in [0, 1], but is 1.5.",
+        ),
+        (
+            {"max_batch_seconds": 0.0},
+            "`data.max_batch_seconds` must be a number above 0, but is 0.0.",
+        ),
+        (
+            {"max_utterance_seconds": -1.0},
+            "`data.max_utterance_seconds` must be a number above 0, but is -1.0.",
+        ),
         (
             {"spec_augment": {"max_freq_bins": -1}},
-            "`max_freq_bins` must not be negative, but is -1.",
+            "`data.spec_augment.max_freq_bins` must be an integer of at least 0, but is -1.",
         ),
     ],
 )
 def test_argument_errors(changes, message):
     with pytest.raises(ValueError, match=f"^{re.escape(message)}$"):
-        SpeechDataModule("a.jsonl", "b.jsonl", **changes)
+        make_data_module("a.jsonl", "b.jsonl", **changes)
 
 
 def test_set_up_errors(manifests, tmp_path):
     with pytest.raises(RuntimeError, match=r"^`setup` must be called before batches are asked for"):
-        SpeechDataModule(*map(str, manifests)).train_dataloader()
+        make_data_module(*manifests).train_dataloader()
     with pytest.raises(ManifestError, match="it cannot be read"):
         make_module(tmp_path / "none.jsonl", manifests[1])
     rewrite(manifests[1], valid0={"text": ""}, valid1={"duration": 0.0})
@@ -366,7 +379,7 @@ def test_set_up_errors(manifests, tmp_path):
     ("frames", "expected"), [(0, 0), (2, 0), (6, 0), (7, 1), (10, 1), (11, 2), (100, 24)]
 )
 def test_encoder_frames(frames, expected):
-    assert filtering.encoder_frames(frames) == expected
+    assert encoder_frames(frames) == expected
     if frames >= 7:
         features = torch.zeros(1, 1, frames, 9)
         twice = torch.nn.Conv2d(1, 1, 3, 2)

@@ -7,17 +7,17 @@ import pytest
 import torch
 
 from asr_ascend.data.augment import SpecAugment, SpeedPerturbation
-from asr_ascend.data.datamodule import SpeechDataModule
 from asr_ascend.data.noise import make_noise_bank
 from asr_ascend.data.rooms import make_rooms
 from asr_ascend.data.seeding import seeded_generator
+from tests.support.data_module import make_data_module
 
 TEXTS = ["ab", "ba", "abba", "b", "a b", "bab", "aab", "bba"]
-CLEAN = {"noise_probability": 0.0, "noise_clips": 4, "noise_clip_seconds": 1.0}
+CLEAN = {"noise_clips": 4, "noise_clip_seconds": 1.0}
 
 
 def make_module(manifests, **changes):
-    module = SpeechDataModule(*map(str, manifests), **{**CLEAN, "blank": 0, **changes})
+    module = make_data_module(*manifests, **{**CLEAN, **changes})
     module.setup("fit")
     return module
 
@@ -193,19 +193,23 @@ def test_widths_of_masks_are_uniform():
     [
         (
             {"speed_factors": [0.1]},
-            "`speed_factors` must be one or more numbers in [0.5, 2], but is [0.1].",
+            "`data.speed_factors` must be a list of values, each a number in [0.5, 2], but is "
+            "[0.1].",
         ),
-        ({"room_probability": 2.0}, "`room_probability` must be in [0, 1], but is 2.0."),
+        (
+            {"room_probability": 2.0},
+            "`data.room_probability` must be a number in [0, 1], but is 2.0.",
+        ),
         (
             {"noise_weights": [1.0]},
-            "`noise_weights` must be null without `noise_banks`, but is given.",
+            "`data.noise_weights` must be null without `data.noise_banks`, but is given.",
         ),
         ({"rooms_dir": "nowhere"}, "The folder of rooms nowhere is not a folder."),
     ],
 )
 def test_errors_of_augmentation(changes, message):
     with pytest.raises(ValueError, match=f"^{re.escape(message)}$"):
-        SpeechDataModule("a.jsonl", "b.jsonl", **changes)
+        make_data_module("a.jsonl", "b.jsonl", **changes)
 
 
 def test_a_bank_that_is_none_is_told_at_setup(manifests, tmp_path):

@@ -6,6 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from asr_ascend.config.frames import frame_end_ms
 from asr_ascend.decoding.metrics import (
     EmissionDelays,
     ErrorCounts,
@@ -14,7 +15,6 @@ from asr_ascend.decoding.metrics import (
     character_errors,
     collapse_whitespace,
     emission_delays,
-    frame_end_ms,
 )
 
 

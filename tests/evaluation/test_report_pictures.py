@@ -9,6 +9,8 @@ from matplotlib.image import imread
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
 from asr_ascend.checkpoints.checkpoint import load_model
+from asr_ascend.config.data_options import DataOptions
+from asr_ascend.config.train_options import LossOptions, TrainerOptions, TrainOptions
 from asr_ascend.data.audio import load_audio
 from asr_ascend.data.manifest import load_manifest
 from asr_ascend.evaluation import example
@@ -96,24 +98,17 @@ def test_old_events_go(tmp_path):
     assert not old.exists()
 
 
-CONFIG = {
-    "data": {"noise_probability": 0.8, "spec_augment": {"fill": 0.0}, "valid_snr_db": 5.0},
-    "trainer": {"ramp_epochs": 4, "val_chunk_ms": 320},
-    "loss": {"ctc_first": 0.2, "normalize_by": "utterances"},
-}
-
-
 def test_the_curves_caption_says_where_they_jump_and_what_was_validated():
-    assert training_caption(CONFIG) == (
+    assert training_caption(TrainOptions()) == (
         "Losses are nats per utterance, drawn as means over 1% of the steps. The first 20% of the "
         "steps train CTC alone. Noise rises over the first 4 epochs and SpecAugment follows, so "
         "the losses rise, too. The validation set is at 5 dB, decoded in chunks of 320 ms."
     )
-    plain = {
-        "data": {"noise_probability": 0.0, "spec_augment": None, "valid_snr_db": None},
-        "trainer": {"ramp_epochs": 4, "val_chunk_ms": "full"},
-        "loss": {"ctc_first": 0.0, "normalize_by": "tokens"},
-    }
+    plain = TrainOptions(
+        data=DataOptions(noise_probability=0.0, spec_augment=None, valid_snr_db=None),
+        trainer=TrainerOptions(val_chunk_ms="full"),
+        loss=LossOptions(ctc_first=0.0, normalize_by="tokens"),
+    )
     assert training_caption(plain) == (
         "Losses are nats per token, drawn as means over 1% of the steps. The validation set is "
         "clean, decoded with full context."

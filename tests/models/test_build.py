@@ -7,6 +7,7 @@ import pytest
 import torch
 import yaml
 
+from asr_ascend.config.model_options import ModelOptions
 from asr_ascend.models import LSTMPredictor, StatelessPredictor, build_transducer
 from tests.support.tiny_models import TINY, TINY_LSTM
 
@@ -23,7 +24,7 @@ CONF = Path(__file__).parents[2] / "conf" / "model"
 )
 def test_configs_build(name, predictor, parameters):
     config = yaml.safe_load((CONF / f"{name}.yaml").read_text(encoding="utf-8"))
-    model = build_transducer(100, -1, config)
+    model = build_transducer(100, -1, ModelOptions.read(config))
     assert isinstance(model.predictor, predictor)
     assert sum(p.numel() for p in model.parameters()) == parameters
     enc, lengths = model.encode(torch.randn(1, 47, 80), torch.tensor([47]), 8, 4)
@@ -35,7 +36,7 @@ def test_same_seed_same_weights():
     models = []
     for _ in range(2):
         torch.manual_seed(3)
-        models.append(build_transducer(9, 0, TINY).state_dict())
+        models.append(build_transducer(9, 0, ModelOptions.read(TINY)).state_dict())
     assert all(torch.equal(value, models[1][key]) for key, value in models[0].items())
 
 
@@ -65,32 +66,32 @@ def test_same_seed_same_weights():
 )
 def test_wrong_values(change, message):
     with pytest.raises(ValueError, match=f"^{re.escape(message)}$"):
-        build_transducer(9, 0, {**TINY, **change})
+        build_transducer(9, 0, ModelOptions.read({**TINY, **change}))
 
 
 def test_missing_key():
     config = {key: value for key, value in TINY.items() if key != "encoder_dim"}
     with pytest.raises(ValueError, match=r"^`model\.encoder_dim` must be given, but is missing\.$"):
-        build_transducer(9, 0, config)
+        build_transducer(9, 0, ModelOptions.read(config))
 
 
 def test_a_config_without_an_encoder_is_a_conformers():
     torch.manual_seed(3)
-    plain = build_transducer(9, 0, TINY).state_dict()
+    plain = build_transducer(9, 0, ModelOptions.read(TINY).state_dict())
     torch.manual_seed(3)
-    named = build_transducer(9, 0, {**TINY, "encoder": "conformer"}).state_dict()
+    named = build_transducer(9, 0, ModelOptions.read({**TINY, "encoder": "conformer"}).state_dict())
     assert all(torch.equal(value, named[key]) for key, value in plain.items())
 
 
 def test_an_encoder_has_no_key_of_the_other():
     message = r"^Unknown key `model\.conv_kernel`; `model` has "
     with pytest.raises(ValueError, match=message):
-        build_transducer(9, 0, {**TINY, "encoder": "emformer"})
+        build_transducer(9, 0, ModelOptions.read({**TINY, "encoder": "emformer"}))
     message = r"^Unknown key `model\.segment_frames`; `model` has "
     with pytest.raises(ValueError, match=message):
-        build_transducer(9, 0, {**TINY, "segment_frames": 8})
+        build_transducer(9, 0, ModelOptions.read({**TINY, "segment_frames": 8}))
 
 
 def test_lstm_has_no_context():
     with pytest.raises(ValueError, match=r"^Unknown key `model\.predictor_context`; `model` has "):
-        build_transducer(9, 0, {**TINY_LSTM, "predictor_context": 2})
+        build_transducer(9, 0, ModelOptions.read({**TINY_LSTM, "predictor_context": 2}))

@@ -7,6 +7,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from asr_ascend.config.model_options import ModelOptions
 from asr_ascend.models import Transducer, build_transducer
 from tests.support.tiny_models import TINY
 
@@ -23,7 +24,7 @@ TINY_EMFORMER |= {"encoder": "emformer", **SEGMENTS}
 def tiny_emformer(**changes: int) -> Transducer:
     """In evaluation mode, with CMVN and biases away from their neutral start."""
     torch.manual_seed(0)
-    model = build_transducer(7, 0, {**TINY_EMFORMER, **changes})
+    model = build_transducer(7, 0, ModelOptions.read({**TINY_EMFORMER, **changes}))
     for name, parameter in model.encoder.named_parameters():
         if name.endswith("bias"):
             torch.nn.init.normal_(parameter, std=0.3)

@@ -3,7 +3,8 @@
 import pytest
 import torch
 
-from asr_ascend.models.subsampling import ConvSubsampling, features_for_frames, subsampled_lengths
+from asr_ascend.config.frames import features_for_frames
+from asr_ascend.models.subsampling import ConvSubsampling, subsampled_lengths
 
 
 def test_lengths_table():

@@ -6,6 +6,7 @@ import re
 import pytest
 import torch
 
+from asr_ascend.config.model_options import ModelOptions
 from asr_ascend.models import build_transducer
 from asr_ascend.models.joiner import packed_cells
 from tests.support.tiny_models import TINY, tiny_transducer
@@ -194,19 +195,19 @@ def test_cmvn_messages(mean, std, message):
 
 @pytest.mark.parametrize(("blank", "expected"), [(-7, 0), (0, 0), (3, 3), (6, 6), (-1, 6)])
 def test_blank_is_normalised(blank, expected):
-    assert build_transducer(7, blank, TINY).blank == expected
+    assert build_transducer(7, blank, ModelOptions.read(TINY)).blank == expected
 
 
 @pytest.mark.parametrize("blank", [-8, 7])
 def test_blank_out_of_range(blank):
     message = rf"^`blank` must be in \[-7, 6\], but is {blank}\.$"
     with pytest.raises(ValueError, match=message):
-        build_transducer(7, blank, TINY)
+        build_transducer(7, blank, ModelOptions.read(TINY))
 
 
 def test_vocabulary_of_one():
     with pytest.raises(ValueError, match=r"^`vocab_size` must be at least 2, but is 1\.$"):
-        build_transducer(1, 0, TINY)
+        build_transducer(1, 0, ModelOptions.read(TINY))
 
 
 @torch.no_grad()

@@ -7,6 +7,7 @@ import torch
 import torchaudio
 from torch import nn
 
+from asr_ascend.config.model_options import ModelOptions
 from asr_ascend.models import Transducer, build_transducer
 
 CONFIG = {
@@ -36,7 +37,8 @@ def random_transducer(
     """Untrained, in evaluation mode; `peak` sharpens its decisions, `blank_bias` spaces tokens."""
     torch.manual_seed(seed)
     size = {"predictor_context": 2} if predictor == "stateless" else {"predictor_layers": 1}
-    model = build_transducer(vocab_size, blank, {**CONFIG, **size, "predictor": predictor})
+    options = ModelOptions.read({**CONFIG, **size, "predictor": predictor})
+    model = build_transducer(vocab_size, blank, options)
     with torch.no_grad():
         model.joiner.encoder_projection.weight.mul_(3)
         model.joiner.output.weight.mul_(peak)

@@ -2,6 +2,7 @@
 
 import torch
 
+from asr_ascend.config.model_options import ModelOptions
 from asr_ascend.models import Transducer, build_transducer
 
 TINY = {
@@ -29,7 +30,8 @@ def tiny_transducer(
 ) -> Transducer:
     """In evaluation mode, with relative biases and CMVN away from their neutral start."""
     torch.manual_seed(seed)
-    model = build_transducer(vocab_size, blank, TINY if predictor == "stateless" else TINY_LSTM)
+    options = ModelOptions.read(TINY if predictor == "stateless" else TINY_LSTM)
+    model = build_transducer(vocab_size, blank, options)
     for layer in model.encoder.layers:
         torch.nn.init.normal_(layer.attention.relative_bias)
     model.set_cmvn(torch.randn(16), torch.rand(16) + 0.5)

@@ -32,7 +32,7 @@ def tokenizer():
 
 def make_teacher(tokenizer, block_bytes: int = 2**20) -> Teacher:
     """Of another seed and size than the student."""
-    config = compose_config("train", [*TINY, "model.encoder_dim=32"])["model"]
+    config = compose_config("train", [*TINY, "model.encoder_dim=32"]).model
     torch.manual_seed(5)
     model = build_transducer(tokenizer.vocab_size, tokenizer.blank, config)
     with torch.no_grad():
@@ -86,7 +86,7 @@ def test_the_gradient_is_that_of_the_weighted_sum(tokenizer):
 
 def build_student(tokenizer):
     """The model that `one_step` starts with."""
-    config = compose_config("train", list(TINY))["model"]
+    config = compose_config("train", list(TINY)).model
     torch.manual_seed(0)
     return build_transducer(tokenizer.vocab_size, tokenizer.blank, config).train()
 

@@ -41,7 +41,7 @@ def test_it_learns_by_heart(tiny_emformer):
 
 def test_the_checkpoint_rebuilds_it(checkpoint):
     trained = load_model(checkpoint)
-    assert trained.config["model"]["encoder"] == "emformer"
+    assert trained.options.model.encoder.kind == "emformer"
     assert trained.model.encoder.fixed_chunks == (4, 4)
     assert trained.model.encoder.look_ahead_frames == 2
 

@@ -8,6 +8,7 @@ import torch
 
 from asr_ascend.config.composing import compose_config
 from asr_ascend.config.rules import ConfigError
+from asr_ascend.config.train_options import OptimizerOptions
 from asr_ascend.data.tokenizer import Tokenizer
 from asr_ascend.models import build_transducer
 from asr_ascend.training.optimizer import (
@@ -26,20 +27,19 @@ def tokenizer():
 
 @pytest.fixture
 def model():
-    config = compose_config("train", ["experiment=smoke", "model.encoder_dim=16"])["model"]
-    return build_transducer(7, 0, {**config, "num_layers": 3, "feedforward_dim": 8})
+    sizes = "model.encoder_dim=16", "model.num_layers=3", "model.feedforward_dim=8"
+    return build_transducer(7, 0, compose_config("train", ["experiment=smoke", *sizes]).model)
 
 
 def rates(model, **changes):
     """Rate of each parameter by name."""
-    config = {"lr": 1.0, "layer_decay": None, "lr_factors": None, **changes}
-    groups = parameter_groups(model, config)
+    groups = parameter_groups(model, OptimizerOptions(**{"lr": 1.0, **changes}))
     by_id = {id(p): group["lr"] for group in groups for p in group["params"]}
     return {name: by_id.get(id(p)) for name, p in model.named_parameters()}
 
 
 def test_without_more_there_is_one_group_of_everything(model):
-    (group,) = parameter_groups(model, {"lr": 0.5, "layer_decay": None, "lr_factors": None})
+    (group,) = parameter_groups(model, OptimizerOptions(lr=0.5))
     assert group["lr"] == 0.5
     assert [id(p) for p in group["params"]] == [id(p) for p in model.parameters()]
 

@@ -1,6 +1,6 @@
 """What a training step hands to the operator, and what its gradient is divided by."""
 
-import copy
+import dataclasses
 from collections import Counter
 
 import pytest
@@ -61,7 +61,7 @@ def one_step(tokenizer, batches: list[Batch], *overrides: str, teacher=None) -> 
     """One optimiser step that accumulates all of `batches`."""
     config = compose_config("train", [*TINY, "loss.ctc_first=0", "trainer.max_steps=1", *overrides])
     torch.manual_seed(0)
-    model = build_transducer(tokenizer.vocab_size, tokenizer.blank, config["model"])
+    model = build_transducer(tokenizer.vocab_size, tokenizer.blank, config.model)
     module = Recorder(model, tokenizer, config, teacher)
     trainer = Trainer(
         accelerator="cpu",
@@ -155,7 +155,7 @@ def test_ctc_alone_trains_where_all_that_it_leaves_out_is_frozen(tokenizer):
 def test_ctc_comes_first_and_alone(tokenizer):
     steps = [make_batch([0, 1])] * 8
     config = compose_config("train", [*TINY, "loss.ctc_first=0.25", "trainer.max_steps=8"])
-    model = build_transducer(tokenizer.vocab_size, tokenizer.blank, config["model"])
+    model = build_transducer(tokenizer.vocab_size, tokenizer.blank, config.model)
     module = TransducerModule(model, tokenizer, config)
     seen = []
     original = module.on_before_optimizer_step
@@ -181,7 +181,7 @@ def test_a_gradient_that_is_not_finite_changes_nothing(tokenizer):
     batch = make_batch([0, 1])
     batch.features[0, 3, 5] = float("nan")
     torch.manual_seed(0)
-    fresh = build_transducer(tokenizer.vocab_size, 0, compose_config("train", list(TINY))["model"])
+    fresh = build_transducer(tokenizer.vocab_size, 0, compose_config("train", list(TINY)).model)
     module = one_step(tokenizer, [batch])
     assert not module.last_step_metrics["grad_norm"] < float("inf")
     for name, value in fresh.state_dict().items():
@@ -206,8 +206,8 @@ def test_gradients_within_the_limit_stay_as_they_are(tokenizer, limit):
 def test_the_chunk_is_a_function_of_seed_and_step(tokenizer):
     overrides = [*TINY, "trainer.chunk_frames=[0,0,25,16,8]", "trainer.left_chunks=[4,8]"]
     config = compose_config("train", overrides)
-    model = build_transducer(tokenizer.vocab_size, 0, config["model"])
-    first, second = (TransducerModule(model, tokenizer, copy.deepcopy(config)) for _ in range(2))
+    model = build_transducer(tokenizer.vocab_size, 0, config.model)
+    first, second = (TransducerModule(model, tokenizer, config) for _ in range(2))
     draws = [first.draw_chunk(step) for step in range(2000)]
     assert draws == [second.draw_chunk(step) for step in range(2000)]
     counts = Counter(chunk for chunk, _ in draws)
@@ -215,15 +215,15 @@ def test_the_chunk_is_a_function_of_seed_and_step(tokenizer):
     assert counts[None] == pytest.approx(800, abs=80)
     assert {left for chunk, left in draws if chunk} == {4, 8}
     assert {left for chunk, left in draws if chunk is None} == {None}
-    other = TransducerModule(model, tokenizer, {**config, "seed": 2})
+    other = TransducerModule(model, tokenizer, dataclasses.replace(config, seed=2))
     assert draws != [other.draw_chunk(step) for step in range(2000)]
 
 
 def test_the_total_weighs_what_trains(tokenizer):
     weights = "loss.ctc_weight=0.25", "distillation.weight=0.5"
     config = compose_config("train", [*TINY, *weights])
-    model = build_transducer(tokenizer.vocab_size, 0, config["model"])
-    objective = Objective(model, 0, config, teacher=None)
+    model = build_transducer(tokenizer.vocab_size, 0, config.model)
+    objective = Objective(model, 0, config.loss, config.distillation, teacher=None)
     assert objective.total(Losses(ctc=8.0)) == 8.0
     assert objective.total(Losses(ctc=8.0, rnnt=3.0)) == 3.0 + 0.25 * 8.0
     assert objective.total(Losses(ctc=8.0, rnnt=3.0, distillation=2.0)) == 3.0 + 2.0 + 1.0
