@@ -11,7 +11,10 @@ from typing import Any
 PACKAGE = Path(__file__).resolve().parents[1]
 # What training runs, relative to the package. Importing and synthesis make manifests, which count
 # themselves.
-TRAINING = ("train.py", "checkpoints", "data", "decoding", "losses", "models", "system", "training")
+TRAINING = (
+    *("train.py", "checkpoints", "config", "data", "decoding", "losses", "models", "system"),
+    "training",
+)
 MAKES_MANIFESTS = ("data/importing", "data/synthesis")
 # Where a run lies and how it is shown don't change what comes out of it.
 NOT_RESULTS = {"output_dir", "ckpt_path", "resume", "force"}

@@ -54,7 +54,7 @@ def test_same_seed_same_weights():
             {"num_heads": 3},
             "`model.encoder_dim` must be a multiple of `model.num_heads` (3), but is 16.",
         ),
-        ({"joiner_dim": None}, "`model.joiner_dim` must be an integer of at least 1, but is None."),
+        ({"joiner_dim": None}, "`model.joiner_dim` must be an integer of at least 1, but is null."),
         (
             {"heads": 4},
             "Unknown key `model.heads`; `model` has conv_kernel, dropout, encoder, encoder_dim, "

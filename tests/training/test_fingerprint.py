@@ -15,7 +15,7 @@ NAMES = {
     "data/importing/report.py": False,
     "data/synthesis/corpus.py": False,
     "evaluation/report.py": False,
-    "config/rules.py": False,
+    "config/rules.py": True,
 }
 CONFIG = {"seed": 1, "output_dir": "a", "resume": False}
 
