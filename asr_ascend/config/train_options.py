@@ -66,7 +66,8 @@ class LossOptions(Options):
     fused_log_softmax: bool = key(
         True,
         FLAG,
-        "false: torch makes log-probabilities for the operator (with `joiner: packed`).",
+        "The operator normalises the logits itself. false: torch makes log-probabilities for it "
+        "(with `loss.joiner=packed`).",
     )
     fastemit_lambda: float = key(
         0.0,
@@ -82,7 +83,7 @@ class LossOptions(Options):
     reuse_logits: bool = key(
         True,
         FLAG,
-        "The gradient overwrites the logits' storage (always so with `joiner: fused`).",
+        "The gradient overwrites the logits' storage (always so with `loss.joiner=fused`).",
     )
     backend: str | None = key(
         None,
@@ -222,11 +223,13 @@ class TrainerOptions(Options):
     checkpoint_every_steps: int = key(
         100,
         integer(1),
-        "last.ckpt is written after every so many optimiser steps, and at the end.",
+        "Optimiser steps between two writings of last.ckpt, which is also written at the end.",
     )
     save_top_k: int = key(3, integer(0), "This many best checkpoints by validation CER are kept.")
     average_top_k: int = key(
-        3, integer(0), "average.ckpt is the mean of this many of them, made at the end; 0: none."
+        3,
+        integer(0),
+        "How many of the best checkpoints average.ckpt is the mean of, at the end; 0: no average.",
     )
     early_stop_patience: int | None = key(
         None,

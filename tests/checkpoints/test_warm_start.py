@@ -172,7 +172,13 @@ def test_a_checkpoint_that_names_no_encoder_has_a_conformer(start):
     assert start.make_tokenizer(named, ["甲"]) is start.tokenizer
     message = (
         f"{start.path} doesn't fit this run:\n"
-        "  `model.encoder` is emformer here, conformer in the checkpoint"
+        "  `model.encoder` is emformer here, conformer in the checkpoint\n"
+        "  `model.conv_kernel` is absent here, 3 in the checkpoint\n"
+        "  `model.max_relative_position` is absent here, 4 in the checkpoint\n"
+        "  `model.segment_frames` is 8 here, absent in the checkpoint\n"
+        "  `model.left_segments` is 4 here, absent in the checkpoint\n"
+        "  `model.right_context_frames` is 4 here, absent in the checkpoint\n"
+        "  `model.memory_segments` is 4 here, absent in the checkpoint"
     )
     other = new_run(loss_blank=start.tokenizer.blank, model_encoder="emformer")
     with pytest.raises(ConfigError, match=f"^{re.escape(message)}$"):

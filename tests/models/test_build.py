@@ -77,9 +77,9 @@ def test_missing_key():
 
 def test_a_config_without_an_encoder_is_a_conformers():
     torch.manual_seed(3)
-    plain = build_transducer(9, 0, ModelOptions.read(TINY).state_dict())
+    plain = build_transducer(9, 0, ModelOptions.read(TINY)).state_dict()
     torch.manual_seed(3)
-    named = build_transducer(9, 0, ModelOptions.read({**TINY, "encoder": "conformer"}).state_dict())
+    named = build_transducer(9, 0, ModelOptions.read({**TINY, "encoder": "conformer"})).state_dict()
     assert all(torch.equal(value, named[key]) for key, value in plain.items())
 
 

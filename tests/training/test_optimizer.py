@@ -45,11 +45,11 @@ def test_without_more_there_is_one_group_of_everything(model):
 
 
 def test_what_trains_at_what_rates_is_a_sentence(model):
-    plain = {"lr": 2e-4, "layer_decay": None, "lr_factors": None}
+    plain = OptimizerOptions(lr=2e-4)
     total = sum(p.numel() for p in model.parameters())
     head = sum(p.numel() for p in model.ctc_head.parameters())
     assert describe_training(model, plain) == ""
-    assert describe_training(model, {**plain, "layer_decay": 0.5}) == (
+    assert describe_training(model, OptimizerOptions(lr=2e-4, layer_decay=0.5)) == (
         f"Trains {total:,} of {total:,} parameters, at a rate of 1.3e-05 to 0.0002"
     )
     frozen_modules(model, ["encoder", "predictor", "joiner"])
