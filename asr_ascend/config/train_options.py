@@ -229,7 +229,7 @@ class TrainerOptions(Options):
     average_top_k: int = key(
         3,
         integer(0),
-        "How many of the best checkpoints average.ckpt is the mean of, at the end; 0: no average.",
+        "Best checkpoints that average.ckpt is the mean of, made at the end; 0: none.",
     )
     early_stop_patience: int | None = key(
         None,
