@@ -24,7 +24,7 @@ from asr_ascend.config.command_options import EvaluateOptions
 from asr_ascend.config.composing import run_entry
 from asr_ascend.config.frames import encoder_frames
 from asr_ascend.config.keys import ConfigError
-from asr_ascend.data.audio import AudioError, load_utterance
+from asr_ascend.data.audio import AudioError, print_warnings, read_utterance
 from asr_ascend.data.manifest import ManifestError, Utterance, load_manifest
 from asr_ascend.data.noise import (
     NoiseError,
@@ -249,7 +249,9 @@ def _speak(
     bank = WeightedBanks([StoredBank(f, sample_rate_hz) for f in folders]) if folders else None
     for index, (set_name, utterance) in enumerate(utterances):
         unseen = bool(unseen_kinds) and index % 2 == 1
-        speech = load_utterance(utterance, sample_rate_hz)
+        recording = read_utterance(utterance, sample_rate_hz)
+        print_warnings(utterance.audio_path, recording.warnings)
+        speech = recording.waveform
         length = speech.numel()
         generator = seeded_generator("evaluate", options.noise_seed, set_name, utterance.id)
         if bank is not None and not unseen:

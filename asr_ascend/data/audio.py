@@ -1,26 +1,68 @@
-"""Audio files as mono float32 at one sampling rate."""
+"""Audio files as mono float32 at one sampling rate: whole recordings and spans of them."""
 
 from __future__ import annotations
 
 import os
-from pathlib import Path
+import sys
+import warnings as python_warnings
+from collections.abc import Iterable
+from dataclasses import dataclass
 
 import numpy as np
-import soundfile
 import torch
-import torchaudio.functional
 from torch import Tensor
 
+from asr_ascend.data.audio_files.reader import (
+    AudioError,
+    AudioReader,
+    EndsBeforeError,
+    SampleRateError,
+)
+from asr_ascend.data.audio_files.resampling import StreamResampler, resample
 from asr_ascend.data.manifest import Utterance
 
+__all__ = [
+    "AudioError",
+    "AudioReader",
+    "EndsBeforeError",
+    "Recording",
+    "SampleRateError",
+    "StreamResampler",
+    "load_audio",
+    "load_utterance",
+    "mono",
+    "print_warnings",
+    "read_audio",
+    "read_utterance",
+    "resample",
+]
+_BLOCK_SECONDS = 10
 
-class AudioError(ValueError):
-    """An audio file that cannot be used; `path` and `reason` say which and why."""
 
-    def __init__(self, path: str | os.PathLike[str], reason: str) -> None:
-        self.path = Path(path)
-        self.reason = reason
-        super().__init__(f"{self.path} cannot be read as audio: {reason}")
+@dataclass(frozen=True)
+class Recording:
+    """What a file, or a span of it, gave.
+
+    Args:
+        waveform: (samples,) float32, full scale at 1.
+        warnings: what is wrong with the file, a sentence each.
+        lost: whether a part of what was recorded is known to be missing.
+    """
+
+    waveform: Tensor
+    warnings: tuple[str, ...] = ()
+    lost: bool = False
+
+
+def read_utterance(utterance: Utterance, sample_rate_hz: int = 16000) -> Recording:
+    """The span of a file that `offset` and `duration` of an utterance name, or the whole file.
+
+    Raises as `load_audio`.
+    """
+    if utterance.offset is None:
+        return read_audio(utterance.audio_path, sample_rate_hz)
+    span = (utterance.offset, utterance.duration)
+    return read_audio(utterance.audio_path, sample_rate_hz, *span)
 
 
 def load_utterance(utterance: Utterance, sample_rate_hz: int = 16000) -> Tensor:
@@ -28,10 +70,7 @@ def load_utterance(utterance: Utterance, sample_rate_hz: int = 16000) -> Tensor:
 
     Returns and raises as `load_audio`.
     """
-    if utterance.offset is None:
-        return load_audio(utterance.audio_path, sample_rate_hz)
-    span = (utterance.offset, utterance.duration)
-    return load_audio(utterance.audio_path, sample_rate_hz, *span)
+    return _told(read_utterance(utterance, sample_rate_hz), utterance.audio_path)
 
 
 def load_audio(
@@ -42,10 +81,13 @@ def load_audio(
 ) -> Tensor:
     """Waveform of a file or a span of it: channels averaged, resampled to `sample_rate_hz`.
 
+    What is wrong with the file, but lets it be read, is a Python warning.
+
     Args:
-        path: anything libsndfile reads (wav, flac, ogg, ...), any rate, any number of channels.
+        path: anything libsndfile reads (wav, flac, ogg, mp3, ...), from 4 to 384 kHz, any number of
+            channels.
         sample_rate_hz: rate of the result.
-        offset: seconds of the file to pass over; nothing before is read.
+        offset: seconds of the file to pass over; nothing before is read where the format allows.
         duration: seconds to read, None for all; fewer where the file ends.
 
     Returns:
@@ -55,41 +97,48 @@ def load_audio(
         AudioError: the file is missing, not audio, ends before `offset`, or holds NaN or infinity.
         ValueError: `sample_rate_hz` is not positive, `offset` or `duration` negative.
     """
+    return _told(read_audio(path, sample_rate_hz, offset, duration), path)
+
+
+def read_audio(
+    path: str | os.PathLike[str],
+    sample_rate_hz: int = 16000,
+    offset: float = 0.0,
+    duration: float | None = None,
+) -> Recording:
+    """`load_audio` with what is wrong with the file, for those who tell it themselves."""
     if sample_rate_hz <= 0:
         raise ValueError(f"`sample_rate_hz` must be positive, but is {sample_rate_hz}.")
     for name, seconds in (("offset", offset), ("duration", duration)):
         if seconds is not None and seconds < 0:
             raise ValueError(f"`{name}` must not be negative, but is {seconds}.")
-    if not Path(path).is_file():
-        raise AudioError(path, "there is no such file")
-    try:
-        samples, rate_hz = _read(path, offset, duration)
-    except (soundfile.SoundFileError, RuntimeError, OSError) as error:
-        reason = getattr(error, "error_string", None) or str(error)
-        raise AudioError(path, str(reason).rstrip(".")) from error
-    waveform = torch.from_numpy(samples).mean(dim=1)
+    with AudioReader(path) as reader:
+        blocks = reader.blocks(_BLOCK_SECONDS * reader.rate_hz, offset, duration)
+        pieces = [mono(block, path) for block in blocks]
+        waveform = torch.cat(pieces) if pieces else torch.zeros(0)
+        resampled = resample(waveform, reader.rate_hz, sample_rate_hz)
+        return Recording(resampled, tuple(reader.warnings), reader.lost)
+
+
+def print_warnings(path: str | os.PathLike[str], sentences: Iterable[str]) -> None:
+    """Tells on stderr what is wrong with a file that is used nevertheless."""
+    for sentence in sentences:
+        print(f"Warning: {path}: {sentence}.", file=sys.stderr)
+
+
+def mono(block: np.ndarray, path: str | os.PathLike[str]) -> Tensor:
+    """Mean (n,) of the channels of a block (n, channels).
+
+    Raises:
+        AudioError: it holds NaN or infinity.
+    """
+    waveform = torch.from_numpy(block).mean(dim=1)
     if not bool(torch.isfinite(waveform).all()):
         raise AudioError(path, "it holds NaN or infinity")
-    return resample(waveform, rate_hz, sample_rate_hz)
+    return waveform
 
 
-def _read(
-    path: str | os.PathLike[str], offset: float, duration: float | None
-) -> tuple[np.ndarray, int]:
-    with soundfile.SoundFile(path) as file:
-        rate_hz = int(file.samplerate)
-        start = round(offset * rate_hz)
-        if start > file.frames:
-            seconds = file.frames / rate_hz
-            raise AudioError(path, f"it ends at {seconds:g} s, before the offset of {offset:g} s")
-        if start > 0:
-            file.seek(start)
-        frames = -1 if duration is None else round((offset + duration) * rate_hz) - start
-        return file.read(frames, dtype="float32", always_2d=True), rate_hz
-
-
-def resample(waveform: Tensor, from_hz: int, to_hz: int) -> Tensor:
-    """Waveform (samples,) at `to_hz`, ceil(samples * to_hz / from_hz) samples long."""
-    if from_hz == to_hz or waveform.numel() == 0:
-        return waveform
-    return torchaudio.functional.resample(waveform, from_hz, to_hz)
+def _told(recording: Recording, path: str | os.PathLike[str]) -> Tensor:
+    for sentence in recording.warnings:
+        python_warnings.warn(f"{path}: {sentence}", stacklevel=3)
+    return recording.waveform

@@ -12,7 +12,7 @@ from torch import Tensor
 
 from asr_ascend.config.frames import encoder_frames
 from asr_ascend.data import filtering
-from asr_ascend.data.audio import AudioError, load_utterance
+from asr_ascend.data.audio import AudioError, read_utterance
 from asr_ascend.data.augment import SpecAugment, SpeedPerturbation
 from asr_ascend.data.features import LogMel
 from asr_ascend.data.manifest import Utterance
@@ -134,12 +134,21 @@ class SpeechDataset:
     def audio(self, index: int) -> Tensor:
         """Waveform (samples,) of one utterance.
 
+        What is wrong with its file, but lets it be used, is a warning.
+
         Raises:
-            AudioError: it cannot be read.
+            AudioError: it cannot be read, or lacks a part of what the manifest states.
         """
         if index in self._cache:
             return self._cache[index]
-        waveform = load_utterance(self.utterances[index], self.log_mel.sample_rate_hz)
+        utterance = self.utterances[index]
+        recording = read_utterance(utterance, self.log_mel.sample_rate_hz)
+        waveform = recording.waveform
+        missing = utterance.duration - waveform.numel() / self.log_mel.sample_rate_hz
+        if recording.lost and missing > _TOLERANCE_SECONDS:
+            raise AudioError(utterance.audio_path, "; ".join(recording.warnings))
+        for sentence in recording.warnings:
+            warnings.warn(f"{utterance.audio_path}: {sentence}", stacklevel=2)
         size = waveform.numel() * waveform.element_size()
         if size <= self._cache_left:
             self._cache_left -= size

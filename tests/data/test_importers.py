@@ -114,7 +114,13 @@ def test_folders_without_recordings_or_texts(tmp_path):
     refused(lambda: read_folder(tmp_path / "no"), f"{tmp_path / 'no'} is not a folder.")
     refused(
         lambda: read_folder(tmp_path),
-        f"{tmp_path} holds no audio files (.aif, .aiff, .flac, .mp3, .ogg, .opus, .sph, .wav).",
+        f"{tmp_path} holds no audio files.",
+    )
+    lay(tmp_path, {"a.m4a": "a", "b.M4A": "b", "c.docx": "c", "d.txt": "a text", "e": "e"})
+    refused(
+        lambda: read_folder(tmp_path),
+        f"{tmp_path} holds no audio files. Left out 4 files that are not audio by the ending: "
+        ".m4a (2), none (1), .docx (1). Convert .m4a to wav or flac first, with ffmpeg for one.",
     )
     lay(tmp_path, {"a.wav": None})
     refused(

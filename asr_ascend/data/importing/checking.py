@@ -25,6 +25,7 @@ class Checked:
         num_entries: entries that were checked.
         rates_hz: entries by sampling rate, the most frequent first.
         formats: entries by file format.
+        notes: sentences about the source as a whole.
     """
 
     utterances: list[Utterance] = field(default_factory=list)
@@ -33,6 +34,7 @@ class Checked:
     num_entries: int = 0
     rates_hz: Counter[int] = field(default_factory=Counter)
     formats: Counter[str] = field(default_factory=Counter)
+    notes: list[str] = field(default_factory=list)
 
     def problems(self) -> list[Problem]:
         """All of them, those of utterances first."""
@@ -60,7 +62,7 @@ def check_set(
         unknown_characters: those of a text that the tokenizer doesn't know; None: not looked for.
         ignore: kinds of problems that are not looked for.
     """
-    checked = Checked(num_entries=len(source.entries))
+    checked = Checked(num_entries=len(source.entries), notes=list(source.notes))
     checked.left_out += [problem for problem in source.problems if problem.kind not in ignore]
     first_use: dict[str, str] = {}
     for entry, found in zip(source.entries, facts, strict=True):

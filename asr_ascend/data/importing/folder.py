@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import os
-from collections.abc import Iterator
 from pathlib import Path
 
+from asr_ascend.data.audio_files.finding import find_audio
 from asr_ascend.data.importing import problems
 from asr_ascend.data.importing.source import (
-    AUDIO_SUFFIXES,
     Entry,
     EntrySet,
     Problem,
@@ -43,10 +41,9 @@ def read_folder(
         raise SourceError(f"{source} is not a folder.")
     found = EntrySet()
     unread: list[SourceError] = []
-    recordings = list(_files(source, found))
+    recordings = _recordings(source, text_field, found)
     if not recordings:
-        endings = ", ".join(sorted(AUDIO_SUFFIXES))
-        raise SourceError(f"{source} holds no audio files ({endings}).")
+        raise SourceError(" ".join([f"{source} holds no audio files.", *found.notes]))
     for audio in recordings:
         name = audio.relative_to(source).with_suffix("").as_posix()
         transcript = audio.with_name(f"{audio.stem}.{text_field}")
@@ -80,22 +77,12 @@ def read_folder(
     return {source.resolve().name: found}
 
 
-def _leads_up(parent: str, name: str) -> bool:
-    """Whether a folder is a link to one that it is in, where walking would go round."""
-    path = Path(parent, name)
-    return path.is_symlink() and Path(parent).resolve().is_relative_to(path.resolve())
-
-
-def _files(folder: Path, found: EntrySet) -> Iterator[Path]:
-    def closed(error: OSError) -> None:
+def _recordings(folder: Path, text_field: str, found: EntrySet) -> list[Path]:
+    """Audio files of a folder; what else is there, texts aside, is noted in `found`."""
+    files = find_audio(folder, passed_over=lambda path: path.name.endswith(f".{text_field}"))
+    for error in files.closed:
         detail = f"the folder can't be read: {error.strerror}"
-        problem = Problem(problems.BAD_LINE, "", str(error.filename), detail)
-        found.problems.append(problem)
-
-    for parent, folders, names in os.walk(folder, onerror=closed, followlinks=True):
-        folders[:] = sorted(
-            name for name in folders if not name.startswith(".") and not _leads_up(parent, name)
-        )
-        for name in sorted(names):
-            if not name.startswith(".") and Path(name).suffix.lower() in AUDIO_SUFFIXES:
-                yield Path(parent) / name
+        found.problems.append(Problem(problems.BAD_LINE, "", str(error.filename), detail))
+    if left_out := files.left_out():
+        found.notes.append(left_out)
+    return files.audio

@@ -4,13 +4,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
 
 import numpy as np
-import soundfile
 
+from asr_ascend.data.audio import AudioError, AudioReader, EndsBeforeError, SampleRateError
 from asr_ascend.data.importing import problems
-from asr_ascend.data.importing.headers import HeaderFaults, header_faults
 
 TOLERANCE_SECONDS = 0.05
 _SILENT_RMS = 1e-3
@@ -57,51 +55,54 @@ def inspect_audio(path: Path, offset: float | None, duration: float | None) -> A
     """
     if not path.is_file():
         return AudioFacts(faults=((problems.MISSING, "there is no such file"),))
-    if path.stat().st_size == 0:
-        return AudioFacts(faults=((problems.UNREADABLE, "the file is empty"),))
     try:
-        header = header_faults(path)
-        with soundfile.SoundFile(path) as file:
-            return _inspect(file, header, offset, duration)
+        with AudioReader(path) as reader:
+            return _inspect(reader, offset, duration)
+    except SampleRateError as error:
+        return AudioFacts(faults=((problems.SAMPLE_RATE, error.reason),))
+    except AudioError as error:
+        return AudioFacts(faults=((problems.UNREADABLE, error.reason),))
     except OSError as error:
         return AudioFacts(faults=((problems.UNREADABLE, error.strerror or str(error)),))
-    except (soundfile.SoundFileError, RuntimeError) as error:
-        reason = str(getattr(error, "error_string", None) or error).rstrip(".")
-        return AudioFacts(faults=((problems.UNREADABLE, reason),))
 
 
-def _inspect(
-    file: Any, header: HeaderFaults, offset: float | None, duration: float | None
-) -> AudioFacts:
-    rate_hz, frames = int(file.samplerate), int(file.frames)
-    start = round((offset or 0.0) * rate_hz)
-    stop = frames
-    if offset is not None and duration is not None:
-        stop = round((offset + duration) * rate_hz)
+def _inspect(reader: AudioReader, offset: float | None, duration: float | None) -> AudioFacts:
+    rate_hz = reader.rate_hz
     faults: list[tuple[str, str]] = []
-    scan = _Scan(rate_hz, int(file.channels))
-    if start < frames:
-        file.seek(start)
-        faults += scan.read(file, min(stop, frames) - start)
-    if header.sample_rate:
-        faults.append((problems.SAMPLE_RATE, header.sample_rate))
-    beyond = start >= frames > 0 or stop > frames + TOLERANCE_SECONDS * rate_hz
-    if header.truncated and (offset is None or beyond):
-        faults.append((problems.TRUNCATED, header.truncated))
-    elif offset is not None and beyond:
-        end = f"from {offset:g} s" + (f" to {offset + duration:g} s" if duration else "")
-        detail = f"its span {end} goes beyond the file's end at {frames / rate_hz:g} s"
-        faults.append((problems.DURATION, detail))
+    scan = _Scan(rate_hz, reader.channels)
+    span = None if offset is None else duration
+    ended: float | None = None  # where the file does, if its span begins later
+    try:
+        for block in reader.blocks(rate_hz, offset or 0.0, span):
+            scan.add(block)
+    except EndsBeforeError as error:
+        ended = error.seconds
+    if reader.layout.sample_rate:
+        faults.append((problems.SAMPLE_RATE, reader.layout.sample_rate))
+    faults += [(problems.TRUNCATED, sentence) for sentence in reader.warnings]
     seconds = scan.frames / rate_hz
     # A truncated file differs as well, but that is no second problem.
-    cut_off = any(kind == problems.TRUNCATED for kind, _ in faults)
-    whole = offset is None and not cut_off
-    if whole and duration is not None and abs(duration - seconds) > TOLERANCE_SECONDS:
-        detail = f"{duration:g} s are stated, but the file has {seconds:g} s"
-        faults.append((problems.DURATION, detail))
+    if not reader.warnings:
+        faults += _duration_faults(offset, duration, seconds, ended)
     if scan.frames > 0 or not faults:  # why there are no samples has been said otherwise
         faults += scan.faults()
-    return AudioFacts(seconds, rate_hz, f"{file.format} {file.subtype}", tuple(faults))
+    return AudioFacts(seconds, rate_hz, reader.format, tuple(faults))
+
+
+def _duration_faults(
+    offset: float | None, duration: float | None, seconds: float, ended: float | None
+) -> list[tuple[str, str]]:
+    """Where a file of `seconds`, or with so many in its span, isn't as long as it is stated."""
+    if offset is None:
+        if duration is None or abs(duration - seconds) <= TOLERANCE_SECONDS:
+            return []
+        detail = f"{duration:g} s are stated, but the file has {seconds:g} s"
+        return [(problems.DURATION, detail)]
+    if ended is None and (duration is None or duration <= seconds + TOLERANCE_SECONDS):
+        return []
+    end = f"from {offset:g} s" + (f" to {offset + duration:g} s" if duration else "")
+    last = offset + seconds if ended is None else ended
+    return [(problems.DURATION, f"its span {end} goes beyond the file's end at {last:g} s")]
 
 
 @dataclass
@@ -117,25 +118,6 @@ class _Scan:
     flat: int = 0
     finite: bool = True
     spectrum: np.ndarray = field(default_factory=lambda: np.zeros(_WINDOW // 2 + 1))
-
-    def read(self, file: Any, frames: int) -> list[tuple[str, str]]:
-        """Takes in `frames` frames; a fault where the file ends or breaks before."""
-        reason = ""
-        while self.frames < frames:
-            wanted = min(self.rate_hz, frames - self.frames)
-            try:
-                samples = file.read(wanted, dtype="float32", always_2d=True)
-            except (soundfile.SoundFileError, RuntimeError) as error:
-                text = str(getattr(error, "error_string", None) or error)
-                reason = f" ({text.strip().removeprefix('Error : ').rstrip('.')})"
-                break
-            self._add(samples)
-            if len(samples) < wanted:
-                break
-        if self.frames == frames:
-            return []
-        found, stated = self.frames / self.rate_hz, frames / self.rate_hz
-        return [(problems.TRUNCATED, f"{stated:.2f} s are stated, but {found:.2f} s come{reason}")]
 
     def faults(self) -> list[tuple[str, str]]:
         """What the samples show."""
@@ -159,7 +141,8 @@ class _Scan:
             found.append((problems.SAMPLE_RATE, narrow))
         return found
 
-    def _add(self, samples: np.ndarray) -> None:
+    def add(self, samples: np.ndarray) -> None:
+        """Takes in a block (n, channels)."""
         self.frames += len(samples)
         if not np.isfinite(samples).all():
             self.finite = False

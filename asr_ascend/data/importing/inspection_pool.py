@@ -19,7 +19,7 @@ from asr_ascend.system.processes import end_with_parent, interrupts_held
 from asr_ascend.system.progress import progress_bar
 
 # Part of every key of the notes: what an older version found is not taken over.
-_VERSION = 1
+_VERSION = 2
 _PER_TASK = 16
 _WORTH_PROCESSES = 64
 Found = list[tuple[str | None, AudioFacts]]

@@ -17,8 +17,8 @@ BAD_LINE = "bad_line"
 MEANINGS = {
     MISSING: "no such audio file, or one that can't be rendered",
     UNREADABLE: "not audio, or it holds NaN or infinity",
-    TRUNCATED: "audio that ends before its header says",
-    SAMPLE_RATE: "header that contradicts itself or the content about the sampling rate",
+    TRUNCATED: "audio of which a part is missing, or whose header was never finished",
+    SAMPLE_RATE: "sampling rate outside of 4 to 384 kHz, or one that header or content contradict",
     STEREO: "more than one channel; training averages them",
     SILENT: "no audio, or none above -60 dBFS",
     CLIPPED: "at least 0.1% of the samples flat at full scale",

@@ -25,6 +25,7 @@ def describe(name: str, checked: Checked, show: int) -> str:
     rates = _frequencies({f"{rate} Hz": count for rate, count in checked.rates_hz.items()})
     parts = [size(checked.utterances, checked.num_entries), rates, _frequencies(checked.formats)]
     lines = [f"{name}: " + "; ".join(part for part in parts if part)]
+    lines += [f"  {note}" for note in checked.notes]
     by_kind: dict[str, list[Problem]] = {}
     for problem in checked.problems():
         by_kind.setdefault(problem.kind, []).append(problem)
@@ -83,6 +84,7 @@ def as_json(
         "hours": round(sum(u.duration for u in checked.utterances) / 3600, 4),
         "sample_rates_hz": {str(rate): count for rate, count in checked.rates_hz.most_common()},
         "formats": dict(checked.formats.most_common()),
+        "notes": list(checked.notes),
         "counts": dict(Counter(problem["kind"] for problem in listed).most_common()),
         "problems": listed,
     }

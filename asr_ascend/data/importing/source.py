@@ -7,7 +7,6 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-AUDIO_SUFFIXES = frozenset({".wav", ".flac", ".ogg", ".opus", ".mp3", ".sph", ".aiff", ".aif"})
 _HAN = "\u2e80-\u9fff\uf900-\ufaff\uff00-\uffef\U00020000-\U0003ffff"
 _BESIDE_HAN = re.compile(rf"(?<=[{_HAN}])\s+|\s+(?=[{_HAN}])")
 SPACES = ("keep", "han", "none")
@@ -63,10 +62,17 @@ class Entry:
 
 @dataclass
 class EntrySet:
-    """The entries that become one manifest, and what could not become an entry."""
+    """The entries that become one manifest, and what could not become an entry.
+
+    Args:
+        entries: in order.
+        problems: of what is no entry.
+        notes: sentences about the source as a whole.
+    """
 
     entries: list[Entry] = field(default_factory=list)
     problems: list[Problem] = field(default_factory=list)
+    notes: list[str] = field(default_factory=list)
 
 
 def read_lines(path: Path, encoding: str = "utf-8") -> list[tuple[int, str]]:

@@ -12,7 +12,7 @@ from pathlib import Path
 
 from torch import Tensor
 
-from asr_ascend.data.audio import load_audio
+from asr_ascend.data.audio import print_warnings, read_audio
 from asr_ascend.data.clip_folder import INDEX, read_index, write_wav
 from asr_ascend.data.noise import pictures
 from asr_ascend.data.noise.bank import make_noise_bank
@@ -84,7 +84,11 @@ def _check_show(options: argparse.Namespace) -> Tensor | None:
     for snr_db in options.snr_db:
         if not math.isfinite(snr_db):
             raise ValueError(f"--snr-db must be finite, but is {snr_db}.")
-    return load_audio(options.speech, rate_hz) if options.speech else None
+    if not options.speech:
+        return None
+    recording = read_audio(options.speech, rate_hz)
+    print_warnings(options.speech, recording.warnings)
+    return recording.waveform
 
 
 def _show_speech(options: argparse.Namespace, folder: Path, speech: Tensor) -> None:

@@ -4,22 +4,21 @@ from __future__ import annotations
 
 import functools
 import json
-import math
+import sys
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-import soundfile
 import torch
 from torch import Tensor
 
-from asr_ascend.data.audio import resample
+from asr_ascend.data.audio import AudioError, AudioReader, print_warnings, resample
+from asr_ascend.data.audio_files.finding import find_audio
 from asr_ascend.data.clip_folder import NoiseError, Record, make_folder, write_wav
 from asr_ascend.system.progress import progress_bar
 
-SUFFIXES = {".wav", ".flac", ".ogg", ".opus", ".mp3", ".aif", ".aiff", ".au", ".w64", ".caf"}
 SILENCE_DB = -80.0  # rms below full scale: under the noise of any recorder
 
 
@@ -100,7 +99,11 @@ def find_recordings(source: str | Path) -> list[Path]:
     """
     root = Path(source).expanduser()
     if root.is_dir():
-        paths = sorted(path for path in root.rglob("*") if path.suffix.lower() in SUFFIXES)
+        found = find_audio(root)
+        paths = sorted(found.audio)
+        for told in (*map(_closed, found.closed), found.left_out()):
+            if told:
+                print(f"Warning: {told}", file=sys.stderr)
     elif root.is_file():
         paths = _manifest_paths(root)
     else:
@@ -108,6 +111,10 @@ def find_recordings(source: str | Path) -> list[Path]:
     if not paths:
         raise NoiseError([f"{root} must have a recording, but has none."])
     return paths
+
+
+def _closed(error: OSError) -> str:
+    return f"The folder {error.filename} can't be read: {error.strerror}."
 
 
 def _checked(
@@ -128,24 +135,26 @@ def _checked(
 def check_recording(path: Path, channel: int | str | None, min_seconds: float) -> str | None:
     """What is wrong with a recording, in one sentence, or None."""
     try:
-        with soundfile.SoundFile(path) as file:
-            if file.frames < min_seconds * file.samplerate:
-                seconds = file.frames / file.samplerate
-                return f"{path} must last at least {min_seconds:g} s, but lasts {seconds:.2f} s."
-            if file.channels > 1 and channel is None:
+        with AudioReader(path) as reader:
+            if reader.channels > 1 and channel is None:
                 return (
-                    f"{path} has {file.channels} channels: choose one with --channel 0 to "
-                    f"{file.channels - 1}, or --channel mean."
+                    f"{path} has {reader.channels} channels: choose one with --channel 0 to "
+                    f"{reader.channels - 1}, or --channel mean."
                 )
-            if isinstance(channel, int) and channel >= file.channels:
+            if isinstance(channel, int) and channel >= reader.channels:
                 return (
                     f"{path} must have a channel {channel}, counted from 0, but has "
-                    f"{file.channels} of them."
+                    f"{reader.channels} of them."
                 )
-            power, finite = _scan(file, channel)
-    except (soundfile.SoundFileError, RuntimeError, OSError) as error:
-        reason = getattr(error, "error_string", None) or str(error)
-        return f"{path} cannot be read as audio: {str(reason).rstrip('.')}."
+            samples, power, finite = _scan(reader, channel)
+            print_warnings(path, reader.warnings)
+    except AudioError as error:
+        return f"{error}."
+    except OSError as error:
+        return f"{path} cannot be read as audio: {error.strerror or error}."
+    seconds = samples / reader.rate_hz
+    if seconds < min_seconds:
+        return f"{path} must last at least {min_seconds:g} s, but lasts {seconds:.2f} s."
     if not finite:
         return f"{path} holds NaN or infinity."
     if power < 10 ** (SILENCE_DB / 10):
@@ -157,15 +166,15 @@ def cut_recording(folder: Path, job: dict[str, Any]) -> list[Record]:
     """Writes the pieces of one recording, silent ones left out; their records."""
     path = Path(job["path"])
     records: list[Record] = []
-    with soundfile.SoundFile(path) as file:
-        length = round(job["piece_seconds"] * file.samplerate)
-        shortest = job["min_seconds"] * file.samplerate
-        for number in range(math.ceil(file.frames / length)):
-            wave = _one_channel(file.read(length, "float32", always_2d=True), job["channel"])
+    with AudioReader(path) as reader:
+        length = round(job["piece_seconds"] * reader.rate_hz)
+        shortest = job["min_seconds"] * reader.rate_hz
+        for number, block in enumerate(reader.blocks(length)):
+            wave = _one_channel(block, job["channel"])
             silent = float(wave.double().square().mean()) < 10 ** (SILENCE_DB / 10)
             if len(wave) < shortest or silent:
                 continue
-            wave = resample(wave, file.samplerate, job["sample_rate_hz"])
+            wave = resample(wave, reader.rate_hz, job["sample_rate_hz"])
             name = f"recording-{job['number']:04d}-{number:04d}.wav"
             gain_db = write_wav(folder / name, wave, job["sample_rate_hz"])
             records.append(
@@ -195,14 +204,15 @@ def _manifest_paths(manifest: Path) -> list[Path]:
     return paths
 
 
-def _scan(file: soundfile.SoundFile, channel: int | str | None) -> tuple[float, bool]:
-    """Largest mean square of a second of the recording, and whether all of it is finite."""
-    loudest, finite = 0.0, True
-    for block in file.blocks(file.samplerate, dtype="float32", always_2d=True):
+def _scan(reader: AudioReader, channel: int | str | None) -> tuple[int, float, bool]:
+    """Samples, the largest mean square of a second of them, and whether all are finite."""
+    samples, loudest, finite = 0, 0.0, True
+    for block in reader.blocks(reader.rate_hz):
         wave = _one_channel(block, channel)
+        samples += len(wave)
         finite = finite and bool(torch.isfinite(wave).all())
         loudest = max(loudest, float(wave.double().square().mean()))
-    return loudest, finite
+    return samples, loudest, finite
 
 
 def _one_channel(block: np.ndarray, channel: int | str | None) -> Tensor:
