@@ -49,6 +49,7 @@ from asr_ascend.training.optimizer import describe_training
 from asr_ascend.training.run_folder import RunFolder, RunRecord
 from asr_ascend.training.saving import Checkpoints, EarlyStopping, ValidationSteps
 from asr_ascend.training.teacher import Teacher, load_teacher
+from asr_ascend.training.threads import ThreadWatch, set_threads
 
 
 def main(options: TrainOptions) -> int:
@@ -61,8 +62,6 @@ def main(options: TrainOptions) -> int:
     ckpt_path = folder.resume_from(print_)
     _check_backend(options.loss.backend)
     _quiet()
-    if options.trainer.num_threads:
-        torch.set_num_threads(options.trainer.num_threads)
     seed_everything(options.seed, verbose=False)
     start = WarmStart.read(options.init_from) if options.init_from else None
     datamodule = _data(options, start, print_)
@@ -72,6 +71,7 @@ def main(options: TrainOptions) -> int:
         _check_vocabulary(ckpt_path, tokenizer.pieces)
     model = build_transducer(tokenizer.vocab_size, tokenizer.blank, options.model)
     model.set_cmvn(datamodule.cmvn.mean, datamodule.cmvn.std)
+    set_threads(options.trainer.num_threads, options.trainer.accelerator, model)
     if start is not None:
         start.load_into(model, tokenizer)
         # -1 was the last of the checkpoint's vocabulary.
@@ -179,6 +179,7 @@ def build_trainer(
         StepSeeds(options.seed),
         NoiseRamp(datamodule.train_dataset, settings.ramp_epochs, settings.ramp_db),
         StepLog(folder / "metrics.csv"),
+        ThreadWatch(options.model.encoder.encoder_dim, _printer()),
     ]
     if settings.accumulate_grad_batches > 1:
         callbacks.append(ValidationSteps(settings.val_every_steps))

@@ -188,7 +188,10 @@ class TrainerOptions(Options):
     strategy: str = key("auto", TEXT, "Lightning's way of using several devices.")
     precision: str = key("32-true", choice(*PRECISIONS), "Dtype of weights and arithmetic.")
     num_threads: int | None = key(
-        None, optional(integer(1, 1024)), "Threads of torch on a CPU; null: torch's own choice."
+        None,
+        optional(integer(1, 1024)),
+        "Threads of torch on a CPU; null: one for a model of fewer than 5 million parameters, "
+        "torch's own choice for a larger one.",
     )
     accumulate_grad_batches: int = key(
         1,
