@@ -18,6 +18,7 @@ import torch
 
 from asr_ascend.system.atomic import write_json
 from asr_ascend.system.command import run_command
+from asr_ascend.system.figures import picture
 from benchmarks import checks, floor, machine, measuring, tables
 from benchmarks.__main__ import positive
 from benchmarks.cases import Case
@@ -102,30 +103,29 @@ def cell(point: dict | None) -> str:
 
 def draw(results: dict, path: Path) -> None:
     """Time per cell over V, a line per N, with the floor of the largest N."""
-    import matplotlib
-
-    matplotlib.use("Agg")
-    import matplotlib.pyplot as plt
-
-    figure, axes = plt.subplots(figsize=(7, 4.5), layout="constrained")
-    for rows in ROWS:
-        line = [point for point in results["points"] if point["rows"] == rows]
-        if line:
-            vocabs = [point["vocab"] for point in line]
-            times = [point["loss_ns_per_cell"] for point in line]
-            axes.plot(vocabs, times, marker="o", markersize=4, label=f"N = {rows:,}")
-    largest: dict[int, dict] = {point["vocab"]: point for point in results["points"]}
-    floors = [(vocab, point["floor_ns_per_cell"]) for vocab, point in sorted(largest.items())]
-    axes.plot(
-        *zip(*floors, strict=True), color="black", linestyle="--", label="memory floor, largest N"
-    )
-    axes.set(xscale="log", yscale="log", xlabel="V", ylabel="ns per cell, forward and backward")
-    axes.set_title(f"rnnt_loss in place, float32, threads: {results['threads']}", fontsize="medium")
-    axes.grid(which="major", alpha=0.3)
-    axes.legend(fontsize="small")
     path.parent.mkdir(parents=True, exist_ok=True)
-    figure.savefig(path, dpi=120)
-    plt.close(figure)
+    with picture(path, (7, 4.5), dpi=120) as figure:
+        axes = figure.add_subplot()
+        for rows in ROWS:
+            line = [point for point in results["points"] if point["rows"] == rows]
+            if line:
+                vocabs = [point["vocab"] for point in line]
+                times = [point["loss_ns_per_cell"] for point in line]
+                axes.plot(vocabs, times, marker="o", markersize=4, label=f"N = {rows:,}")
+        largest: dict[int, dict] = {point["vocab"]: point for point in results["points"]}
+        floors = [(vocab, point["floor_ns_per_cell"]) for vocab, point in sorted(largest.items())]
+        axes.plot(
+            *zip(*floors, strict=True),
+            color="black",
+            linestyle="--",
+            label="memory floor, largest N",
+        )
+        axes.set(xscale="log", yscale="log", xlabel="V", ylabel="ns per cell, forward and backward")
+        axes.set_title(
+            f"rnnt_loss in place, float32, threads: {results['threads']}", fontsize="medium"
+        )
+        axes.grid(which="major", alpha=0.3)
+        axes.legend(fontsize="small")
 
 
 def main(argv: Sequence[str] | None = None) -> int:

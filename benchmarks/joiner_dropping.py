@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import argparse
 import time
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -22,6 +23,7 @@ from asr_ascend.data.noise.kinds import substation_noise
 from asr_ascend.data.noise.mixing import mix_at_snr
 from asr_ascend.losses import joiner_rnnt_loss, rnnt_loss
 from asr_ascend.models.joiner import packed_cells
+from asr_ascend.system.figures import picture
 
 VOCAB_SIZE = 5000
 MASSES = (0.0, 1e-6, 1e-5, 1e-4, 1e-3, 1e-2, 1e-1)
@@ -109,26 +111,19 @@ def middle(seconds: list[float]) -> float:
 
 def draw(result: dict[str, Any], path: str) -> None:
     """Speed-up and error over the mass."""
-    import matplotlib
-
-    matplotlib.use("Agg")
-    from matplotlib import pyplot
-
     points = result["points"][1:]
     masses = [point["mass"] for point in points]
-    figure, (speed, error) = pyplot.subplots(
-        2, 1, sharex=True, figsize=(6.4, 5.6), height_ratios=(1, 2), layout="constrained"
-    )
-    speed.semilogx(masses, [p["to_packed"] for p in points], "ko-", ms=4)
-    speed.set_ylabel("speed-up over\njoiner + rnnt_loss")
-    speed.set_ylim(bottom=0)
-    speed.grid(alpha=0.3)
-    for index, name in enumerate(NAMES):
-        error.loglog(masses, [p["errors"][index] for p in points], "o-", ms=4, label=name)
-    error.axhline(1e-3, color="grey", lw=0.8, ls=":")
-    error.set_xlabel("max_dropped_mass")
-    error.set_ylabel("largest error of a gradient\nrelative to its largest component")
-    error.grid(alpha=0.3)
-    error.legend(title="gradient of", loc="upper left")
-    figure.savefig(path, dpi=120)
+    with picture(Path(path), (6.4, 5.6), dpi=120) as figure:
+        speed, error = figure.subplots(2, 1, sharex=True, height_ratios=(1, 2))
+        speed.semilogx(masses, [p["to_packed"] for p in points], "ko-", ms=4)
+        speed.set_ylabel("speed-up over\njoiner + rnnt_loss")
+        speed.set_ylim(bottom=0)
+        speed.grid(alpha=0.3)
+        for index, name in enumerate(NAMES):
+            error.loglog(masses, [p["errors"][index] for p in points], "o-", ms=4, label=name)
+        error.axhline(1e-3, color="grey", lw=0.8, ls=":")
+        error.set_xlabel("max_dropped_mass")
+        error.set_ylabel("largest error of a gradient\nrelative to its largest component")
+        error.grid(alpha=0.3)
+        error.legend(title="gradient of", loc="upper left")
     print(f"plot: {path}")

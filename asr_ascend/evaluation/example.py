@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import soundfile
 import torch
 from torch import Tensor
 
 from asr_ascend.checkpoints.checkpoint import TrainedModel
 from asr_ascend.data.manifest import Utterance
+from asr_ascend.data.wav import write_wav
 from asr_ascend.decoding import greedy_decode
 from asr_ascend.decoding.chunks import Chunks
-from asr_ascend.evaluation.lattice_picture import drawable, plot_alignment
+from asr_ascend.evaluation.lattice_picture import plot_alignment, token_labels
 from asr_ascend.evaluation.pictures import draw_example
 from asr_ascend.system.atomic import write_json_lines
 
@@ -42,7 +42,7 @@ def write_example(
     """
     sample_rate_hz = trained.sample_rate_hz
     peak = float(noisy.abs().max()) if noisy.numel() else 0.0
-    soundfile.write(folder / "example.wav", (noisy / max(1.0, peak)).numpy(), sample_rate_hz)
+    write_wav(folder / "example.wav", (noisy / max(1.0, peak)).numpy(), sample_rate_hz)
     record = {
         "id": utterance.id,
         "snr_db": EXAMPLE_SNR_DB,
@@ -50,38 +50,43 @@ def write_example(
         "text": utterance.text,
     }
     write_json_lines(folder / "example.json", [record])
-    draw_example(folder / SPECTROGRAM, speech, noisy, EXAMPLE_SNR_DB, sample_rate_hz)
-    heard = _draw_alignment(trained, noisy, chunks, folder / ALIGNMENT)
+    title = f"{utterance.id} at {EXAMPLE_SNR_DB:g} dB"
+    text, alignment = _draw_alignment(trained, noisy, chunks, folder / ALIGNMENT, title)
+    waves = speech, noisy, EXAMPLE_SNR_DB, sample_rate_hz
+    draw_example(folder / SPECTROGRAM, *waves, utterance.text, text)
     said = (
         f"One utterance at {EXAMPLE_SNR_DB:g} dB ([example.wav](example.wav)), said: "
         f"{utterance.text}"
     )
-    if not heard:
+    if not alignment:
         return {SPECTROGRAM: f"{said}. Heard: nothing."}
-    return {SPECTROGRAM: said, ALIGNMENT: heard}
+    return {SPECTROGRAM: said, ALIGNMENT: alignment}
 
 
 @torch.inference_mode()
-def _draw_alignment(trained: TrainedModel, noisy: Tensor, chunks: Chunks, path: Path) -> str:
-    """Draws the lattice of what is heard; a caption, empty where there was nothing to draw."""
+def _draw_alignment(
+    trained: TrainedModel, noisy: Tensor, chunks: Chunks, path: Path, title: str
+) -> tuple[str, str]:
+    """Draws the lattice of what is heard; text and caption, empty where nothing is to be drawn."""
     model = trained.model
     features = trained.log_mel()(noisy)[None]
     encoded, lengths = model.encode(features, torch.tensor([features.shape[1]]), *chunks)
     (hypothesis,) = greedy_decode(model, encoded, lengths)
     path.unlink(missing_ok=True)
     if not hypothesis.tokens:
-        return ""
+        return "", ""
+    text = trained.tokenizer.decode(hypothesis.tokens)
     tokens = torch.tensor(hypothesis.tokens)
     logits = model.join_packed(encoded, lengths, tokens[None], torch.tensor([len(tokens)]))
     pieces = [trained.tokenizer.id_to_piece(token) for token in hypothesis.tokens]
     logits = logits.unflatten(0, (int(lengths), len(tokens) + 1))
-    plot_alignment(path, logits, tokens, model.blank, pieces, emitted=hypothesis.frames)
+    plot_alignment(path, logits, tokens, model.blank, pieces, title, hypothesis.frames)
     caption = (
-        f"Heard: {trained.tokenizer.decode(hypothesis.tokens)}. Dark is where the model's "
+        f"Heard: {text}. Dark is where the model's "
         "alignments of it go, the line is the likeliest, dots are when the stream gave the tokens."
     )
-    shown = drawable(pieces)
-    if shown != pieces:
-        numbered = ", ".join(f"{n} {piece}" for n, piece in zip(shown, pieces, strict=True))
+    labels = token_labels(pieces)
+    if labels == [str(number) for number in range(1, len(pieces) + 1)] != pieces:
+        numbered = ", ".join(f"{n} {piece}" for n, piece in zip(labels, pieces, strict=True))
         caption += f" Tokens are numbered, for want of a font with their characters: {numbered}."
-    return caption
+    return text, caption

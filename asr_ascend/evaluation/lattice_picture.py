@@ -10,13 +10,11 @@ from torch import Tensor
 
 from asr_ascend.config.frames import ENCODER_HOP_MS, frame_end_ms
 from asr_ascend.losses import rnnt_alignment, rnnt_loss_and_grad
+from asr_ascend.system.figures import drawable, picture
+from asr_ascend.system.streams import escaped
 
-# Families with Chinese glyphs, where they are installed.
-_FONTS = (
-    *("Noto Sans CJK SC", "Noto Sans CJK JP", "Noto Sans SC", "Source Han Sans SC"),
-    *("WenQuanYi Micro Hei", "WenQuanYi Zen Hei", "Droid Sans Fallback", "AR PL UMing CN"),
-    *("SimHei", "Microsoft YaHei", "PingFang SC", "Arial Unicode MS"),
-)
+# Words of sentencepiece begin with a mark, which stands for a space.
+_SPACES = str.maketrans({" ": "␣", "▁": "␣"})
 
 
 def lattice_occupancy(logits: Tensor, tokens: Tensor, blank: int) -> Tensor:
@@ -61,47 +59,44 @@ def plot_alignment(
         logits: (T, U + 1, V) of one utterance.
         tokens: (U,) int64 in [0, V - 1], never ``blank``.
         blank: id of blank in [-V, V - 1].
-        labels: what to write beside each token; numbered where the fonts lack a glyph.
+        labels: what to write next to each token, see `token_labels`.
         title: above the picture.
         emitted: the encoder frame in which a decoder gave each token.
 
     Raises:
         ValueError: a wrong shape, token or blank.
     """
-    # Figure alone: pyplot would keep the picture and look for a display.
-    import matplotlib
-    from matplotlib.backends.backend_agg import FigureCanvasAgg
-    from matplotlib.figure import Figure
-
     num_frames, num_columns, _ = logits.shape
     occupancy = lattice_occupancy(logits, tokens, blank)
     sizes = torch.tensor([num_frames]), torch.tensor([num_columns - 1])
     frames = rnnt_alignment(logits[None], tokens[None], *sizes, blank=blank)[0][0].tolist()
-    width, height = (min(max(size, 4.0), 24.0) for size in (num_frames / 10, num_columns / 5 + 1))
-    with matplotlib.rc_context({"font.family": [*_installed(_FONTS), "DejaVu Sans"]}):
-        figure = Figure(figsize=(width, height), layout="constrained")
-        FigureCanvasAgg(figure)
-        axes = figure.add_subplot(
-            title=title, xlabel="end of the encoder frame (s)", ylabel="token"
-        )
-        seconds = [frame_end_ms(frame) / 1000 for frame in range(num_frames)]
-        half = ENCODER_HOP_MS / 2000
-        extent = (seconds[0] - half, seconds[-1] + half, -0.5, num_columns - 0.5)
-        axes.imshow(
+    width, height = (min(max(size, 4.0), 24.0) for size in (num_frames / 10, num_columns / 5 + 1.4))
+    seconds = [frame_end_ms(frame) / 1000 for frame in range(num_frames)]
+    half = ENCODER_HOP_MS / 2000
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with picture(path, (width, height), dpi=120) as figure:
+        axes = figure.add_subplot(xlabel="end of the encoder frame (s)", ylabel="token")
+        axes.set_title(escaped(title), fontsize="medium", parse_math=False)
+        image = axes.imshow(
             occupancy.T.numpy(),
             cmap="Blues",
             vmin=0,
             vmax=1,
             aspect="auto",
             origin="lower",
-            extent=extent,
+            extent=(seconds[0] - half, seconds[-1] + half, -0.5, num_columns - 0.5),
         )
+        figure.colorbar(image, ax=axes, label="share of alignments", pad=0.01)
         if min(frames, default=0) >= 0:
-            axes.plot(*_path(seconds, frames), color="tab:orange", linewidth=1.2)
+            corners = _path(seconds, frames)
+            axes.plot(*corners, color="tab:orange", linewidth=1.2, label="likeliest alignment")
         times = [seconds[frame] for frame in emitted]
-        axes.plot(times, range(1, len(times) + 1), "o", color="black", markersize=3)
-        axes.set_yticks(range(1, num_columns), drawable(labels))
-        figure.savefig(_made(path), dpi=120)
+        if times:
+            numbers = range(1, len(times) + 1)
+            axes.plot(times, numbers, "o", color="black", markersize=3, label="given by the stream")
+        axes.set_yticks(range(1, num_columns), token_labels(labels), parse_math=False)
+        if axes.get_legend_handles_labels()[0]:
+            figure.legend(loc="outside lower center", ncols=2, fontsize="small", frameon=False)
 
 
 def _path(seconds: Sequence[float], frames: Sequence[int]) -> tuple[list[float], list[int]]:
@@ -117,25 +112,11 @@ def _path(seconds: Sequence[float], frames: Sequence[int]) -> tuple[list[float],
     return times, columns
 
 
-def _installed(families: Sequence[str]) -> list[str]:
-    from matplotlib import font_manager
+def token_labels(labels: Sequence[str]) -> list[str]:
+    """What a plot writes next to tokens: a glyph for each space; numbers where the fonts lack one.
 
-    names = {font.name for font in font_manager.fontManager.ttflist}
-    return [family for family in families if family in names]
-
-
-def drawable(labels: Sequence[str]) -> list[str]:
-    """The labels of a plot, or their numbers where the fonts here can't draw them."""
-    from matplotlib import font_manager, ft2font
-
-    families = [*_installed(_FONTS), "DejaVu Sans"]
-    fonts = [ft2font.FT2Font(font_manager.findfont(family)) for family in families]
-    glyphs = {code for font in fonts for code in font.get_charmap()}
-    if all(ord(letter) in glyphs for label in labels for letter in label):
-        return list(labels)
-    return [str(number) for number in range(1, len(labels) + 1)]
-
-
-def _made(path: Path) -> Path:
-    path.parent.mkdir(parents=True, exist_ok=True)
-    return path
+    Args:
+        labels: the tokens' pieces.
+    """
+    shown = [label.translate(_SPACES) for label in labels]
+    return shown if drawable(shown) else [str(number) for number in range(1, len(labels) + 1)]

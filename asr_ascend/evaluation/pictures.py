@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import textwrap
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -13,9 +14,11 @@ from torch import Tensor
 
 from asr_ascend.config.train_options import TrainOptions
 from asr_ascend.data.noise.pictures import spectrogram_db
+from asr_ascend.system.figures import drawable, picture
 
 _RANGE_DB = 60.0
 _WINDOW_MS = 25.0
+_TITLE_CHARACTERS = 90
 # Steps over which the drawn losses are averaged, as a share of the run.
 _SMOOTHED = 0.01
 
@@ -39,24 +42,24 @@ def draw_training(metrics: Path, path: Path) -> bool:
     curves = {name: _curve(rows, name) for name in ("rnnt_loss", "ctc_loss", "valid_cer")}
     if not curves["ctc_loss"][0]:
         return False
-    figure = _figure((9, 3.4))
-    losses, errors = figure.subplots(1, 2)
-    for name, title in (("rnnt_loss", "RNN-T"), ("ctc_loss", "CTC")):
-        steps, values = curves[name]
-        if steps:
-            width = max(1, round(_SMOOTHED * len(values)))
-            losses.plot(steps[width - 1 :], _running_mean(values, width), label=title, lw=1)
-    losses.set(xlabel="optimiser step", ylabel="nats", yscale="log", title="loss")
-    for ticks in (losses.yaxis.set_major_formatter, losses.yaxis.set_minor_formatter):
-        ticks(LogFormatter(minor_thresholds=(2, 0.5)))
-    losses.legend(frameon=False)
-    steps, values = curves["valid_cer"]
-    errors.plot(steps, [100 * value for value in values], "o-", ms=4, color="C2")
-    errors.set(xlabel="optimiser step", ylabel="CER in %", title="validation")
-    errors.set_ylim(bottom=0)
-    for axes in (losses, errors):
-        axes.grid(alpha=0.3)
-    figure.savefig(path, dpi=120)
+    with picture(path, (9, 5.4), dpi=120) as figure:
+        losses, errors = figure.subplots(2, 1, sharex=True)
+        for name, title in (("rnnt_loss", "RNN-T"), ("ctc_loss", "CTC")):
+            steps, values = curves[name]
+            if steps:
+                width = max(1, round(_SMOOTHED * len(values)))
+                losses.plot(steps[width - 1 :], _running_mean(values, width), label=title, lw=1)
+        losses.set(ylabel="nats", yscale="log", title="loss")
+        for ticks in (losses.yaxis.set_major_formatter, losses.yaxis.set_minor_formatter):
+            ticks(LogFormatter(minor_thresholds=(2, 0.5)))
+        losses.legend(frameon=False)
+        steps, values = curves["valid_cer"]
+        errors.plot(steps, [100 * value for value in values], "o-", ms=4, color="C2")
+        errors.set(xlabel="optimiser step", ylabel="CER in %", title="validation")
+        errors.set_ylim(bottom=-0.03 * errors.get_ylim()[1])  # a CER of 0 is seen
+        errors.set_xlim(left=0)
+        for axes in (losses, errors):
+            axes.grid(alpha=0.3)
     return True
 
 
@@ -87,7 +90,13 @@ def training_caption(options: TrainOptions) -> str:
 
 
 def draw_example(
-    path: Path, speech: Tensor, noisy: Tensor, snr_db: float, sample_rate_hz: int
+    path: Path,
+    speech: Tensor,
+    noisy: Tensor,
+    snr_db: float,
+    sample_rate_hz: int,
+    said: str = "",
+    heard: str = "",
 ) -> None:
     """Draws spectrograms of one utterance, clean above, with its noise below.
 
@@ -96,25 +105,29 @@ def draw_example(
         speech, noisy: (samples,) waveforms of one length.
         snr_db: of `noisy`, for its title.
         sample_rate_hz: rate of both.
+        said, heard: the texts, written into the titles where the fonts have their characters.
     """
-    figure = _figure((9, 4.6))
-    places = figure.subplots(2, 1, sharex=True)
-    titles = ("speech", f"the same at {snr_db:g} dB, as the model hears it")
-    for axes, wave, title in zip(places, (speech, noisy), titles, strict=True):
-        levels, frequencies = spectrogram_db(wave, sample_rate_hz, _WINDOW_MS)
-        times = _WINDOW_MS / 2000 + torch.arange(levels.shape[1]) * _WINDOW_MS / 8000
-        drawn = axes.pcolormesh(
-            times.numpy(),
-            frequencies.numpy() / 1000,
-            (levels - levels.max()).numpy(),
-            vmin=-_RANGE_DB,
-            vmax=0,
-            cmap="magma",
-        )
-        axes.set(title=title, ylabel="frequency in kHz")
-        figure.colorbar(drawn, ax=axes, label="dB below the loudest", pad=0.01)
-    places[-1].set_xlabel("time in s")
-    figure.savefig(path, dpi=110)
+    titles = ["speech", f"the same at {snr_db:g} dB, as the model hears it"]
+    if said and drawable((said, heard)):
+        told = (f"said: {said}", f"heard: {heard}" if heard else "heard: nothing")
+        titles = [f"{title}; {text}" for title, text in zip(titles, told, strict=True)]
+    with picture(path, (9, 4.6), dpi=110) as figure:
+        places = figure.subplots(2, 1, sharex=True)
+        for axes, wave, title in zip(places, (speech, noisy), titles, strict=True):
+            levels, frequencies = spectrogram_db(wave, sample_rate_hz, _WINDOW_MS)
+            times = _WINDOW_MS / 2000 + torch.arange(levels.shape[1]) * _WINDOW_MS / 8000
+            drawn = axes.pcolormesh(
+                times.numpy(),
+                frequencies.numpy() / 1000,
+                (levels - levels.max()).numpy(),
+                vmin=-_RANGE_DB,
+                vmax=0,
+                cmap="magma",
+            )
+            axes.set(ylabel="frequency in kHz")
+            axes.set_title("\n".join(textwrap.wrap(title, _TITLE_CHARACTERS)), parse_math=False)
+            figure.colorbar(drawn, ax=axes, label="dB below the loudest", pad=0.01)
+        places[-1].set_xlabel("time in s")
 
 
 def log_to_tensorboard(
@@ -154,13 +167,3 @@ def _curve(rows: Sequence[Mapping[str, str]], name: str) -> tuple[list[int], lis
 
 def _running_mean(values: Sequence[float], width: int) -> np.ndarray:
     return np.convolve(values, np.full(width, 1 / width), mode="valid")
-
-
-def _figure(size: tuple[float, float]) -> Any:
-    # Figure alone: pyplot would keep the picture and look for a display.
-    from matplotlib.backends.backend_agg import FigureCanvasAgg
-    from matplotlib.figure import Figure
-
-    figure = Figure(figsize=size, layout="constrained")
-    FigureCanvasAgg(figure)
-    return figure

@@ -6,6 +6,9 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
+from asr_ascend.system.figures import picture
+from asr_ascend.system.streams import escaped
+
 STREAMING, FULL = "streaming", "full context"
 
 
@@ -14,25 +17,25 @@ def draw_cer(summary: dict[str, Any], path: Path) -> None:
 
     Beside a baseline, both models' curves of one context: dotted before, solid after.
     """
-    from matplotlib.backends.backend_agg import FigureCanvasAgg
-    from matplotlib.figure import Figure
-
     names = unique(row["snr_db"] for row in summary["cer"])
-    figure = Figure(figsize=(7, 4.2), layout="constrained")
-    FigureCanvasAgg(figure)
-    axes = figure.add_subplot()
+    drawn = []
     for rows, set_name, context, line, label in curves(summary):
         shown = cer_cells(rows, set_name, context, names)
         if any(shown):
             values = [float(cell) if cell else float("nan") for cell in shown]
-            axes.plot(values, line, label=label, ms=5)
-    axes.set_xticks(range(len(names)), [str(name) for name in names])
-    axes.set_xlabel("SNR over active speech in dB")
-    axes.set_ylabel("character error rate in %")
-    axes.set_ylim(bottom=0)
-    axes.grid(alpha=0.3)
-    axes.legend(frameon=False)
-    figure.savefig(path, dpi=150)
+            drawn.append((values, line, escaped(label)))
+    apart = min(0.04, 0.3 / max(1, len(drawn)))  # curves of equal values stand side by side
+    with picture(path, (7, 4.2), dpi=150) as figure:
+        axes = figure.add_subplot()
+        for index, (values, line, label) in enumerate(drawn):
+            shift = apart * (index - (len(drawn) - 1) / 2)
+            axes.plot([place + shift for place in range(len(names))], values, line, label=label)
+        axes.set_xticks(range(len(names)), [str(name) for name in names])
+        axes.set_xlabel("SNR over active speech in dB")
+        axes.set_ylabel("character error rate in %")
+        axes.set_ylim(bottom=-0.03 * axes.get_ylim()[1])  # a curve at 0 is seen
+        axes.grid(alpha=0.3)
+        axes.legend(frameon=False)
 
 
 def curves(summary: dict[str, Any]) -> list[tuple[list[dict[str, Any]], str, str, str, str]]:

@@ -6,7 +6,8 @@ import pytest
 import torch
 
 from asr_ascend.evaluation import lattice_picture
-from asr_ascend.evaluation.lattice_picture import lattice_occupancy, plot_alignment
+from asr_ascend.evaluation.lattice_picture import lattice_occupancy, plot_alignment, token_labels
+from asr_ascend.system import figures
 
 
 def test_occupancy_is_the_share_of_the_alignments_that_visit_a_cell():
@@ -37,9 +38,9 @@ def test_the_line_goes_right_by_blanks_and_up_by_tokens():
 
 
 def test_labels_become_numbers_where_a_glyph_is_missing(monkeypatch):
-    assert lattice_picture.drawable(["a", "▁be", "é"]) == ["a", "▁be", "é"]
-    monkeypatch.setattr(lattice_picture, "_FONTS", ())
-    assert lattice_picture.drawable(["a", "油", "温"]) == ["1", "2", "3"]
+    assert token_labels(["a", "▁be", " ", "é"]) == ["a", "␣be", "␣", "é"]
+    monkeypatch.setattr(figures, "_CHINESE", ())
+    assert token_labels(["a", "油", "温"]) == ["1", "2", "3"]
 
 
 @pytest.mark.filterwarnings("error")

@@ -127,7 +127,7 @@ def test_a_baseline_is_in_tensorboard_too(tmp_path):
 
 
 def test_tokens_are_numbered_in_the_caption_where_no_font_has_them(tiny_run, tmp_path, monkeypatch):
-    monkeypatch.setattr(example, "drawable", lambda labels: ["1", "2", "3"][: len(labels)])
+    monkeypatch.setattr(example, "token_labels", lambda labels: ["1", "2", "3"][: len(labels)])
     trained = load_model(tiny_run.checkpoint)
     utterance = load_manifest(tiny_run.manifest)[0]
     speech = load_audio(utterance.audio_path)

@@ -10,8 +10,11 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor
 
+from asr_ascend.system.figures import picture
+
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
 
 _LOWEST_HZ = 40.0
 _RANGE_DB = 70.0
@@ -51,11 +54,20 @@ def draw_profile(
         mains_hz: 50 or 60; lines of the mean spectrum at its even multiples.
         events: a short window, for sounds of some tens of milliseconds.
     """
-    plt = _pyplot()
-    figure, axes = plt.subplots(
-        1, 3, figsize=(15, 4.2), width_ratios=(1.0, 1.7, 1.0), layout="constrained"
-    )
-    figure.suptitle(title, fontsize=11)
+    with picture(path, (15, 4.2), dpi=90) as figure:
+        figure.suptitle(title, fontsize=11)
+        places: Any = figure.subplots(1, 3, width_ratios=(1.0, 1.7, 1.0))
+        _draw_sound(figure, places, wave, sample_rate_hz, mains_hz, events)
+
+
+def _draw_sound(
+    figure: Figure,
+    axes: Sequence[Any],
+    wave: Tensor,
+    sample_rate_hz: int,
+    mains_hz: float,
+    events: bool,
+) -> None:
     span = round((0.3 if events else 0.1) * sample_rate_hz)
     start = max(0, int(wave.abs().argmax()) - span // 4)
     piece = wave[start : start + span]
@@ -68,28 +80,21 @@ def draw_profile(
     _draw_spectrogram(axes[1], wave, sample_rate_hz, 16.0 if events else 128.0, figure)
     axes[1].set_title("spectrogram around it" if events else "spectrogram")
     _draw_spectrum(axes[2], wave, sample_rate_hz, mains_hz, 64.0 if events else 256.0)
-    figure.savefig(path, dpi=90)
-    plt.close(figure)
 
 
 def draw_overview(
     path: Path, title: str, sounds: Mapping[str, tuple[Tensor, bool]], sample_rate_hz: int
 ) -> None:
     """Spectrograms side by side; `sounds` maps a title to ((samples,), whether it is events)."""
-    plt = _pyplot()
     rows = -(-len(sounds) // 2)
-    figure, axes = plt.subplots(
-        rows, 2, figsize=(11, 2.3 * rows + 0.4), layout="constrained", squeeze=False
-    )
-    figure.suptitle("\n".join(textwrap.wrap(title, 110)), fontsize=11)
-    places: Sequence[Any] = axes.flatten()
-    for place, (name, (wave, events)) in zip(places, sounds.items(), strict=False):
-        _draw_spectrogram(place, wave, sample_rate_hz, 24.0 if events else 128.0, figure)
-        place.set_title(name, fontsize=9)
-    for place in places[len(sounds) :]:
-        place.set_visible(False)
-    figure.savefig(path, dpi=80)
-    plt.close(figure)
+    with picture(path, (11, 2.3 * rows + 0.4), dpi=80) as figure:
+        figure.suptitle("\n".join(textwrap.wrap(title, 110)), fontsize=11)
+        places: Any = figure.subplots(rows, 2, squeeze=False).flatten()
+        for place, (name, (wave, events)) in zip(places, sounds.items(), strict=False):
+            _draw_spectrogram(place, wave, sample_rate_hz, 24.0 if events else 128.0, figure)
+            place.set_title(name, fontsize=9)
+        for place in places[len(sounds) :]:
+            place.set_visible(False)
 
 
 def _draw_spectrogram(
@@ -142,12 +147,3 @@ def _null_locator() -> Any:
     from matplotlib.ticker import NullLocator
 
     return NullLocator()
-
-
-def _pyplot() -> Any:
-    import matplotlib
-
-    matplotlib.use("Agg")
-    import matplotlib.pyplot as plt
-
-    return plt
