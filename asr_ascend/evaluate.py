@@ -14,8 +14,6 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 import torch
-from rich.console import Console
-from rich.progress import track
 from torch import Tensor
 from torch.nn.utils.rnn import pad_sequence
 
@@ -43,6 +41,8 @@ from asr_ascend.decoding.metrics import EmissionDelays, character_errors, emissi
 from asr_ascend.evaluation import report
 from asr_ascend.evaluation.example import EXAMPLE_SNR_DB, write_example
 from asr_ascend.evaluation.pictures import draw_training, log_to_tensorboard, training_caption
+from asr_ascend.system.paths import folder_fault
+from asr_ascend.system.progress import tracked
 
 
 @dataclass(frozen=True)
@@ -67,8 +67,8 @@ def main(options: EvaluateOptions) -> int:
     if options.num_threads:
         torch.set_num_threads(options.num_threads)
     folder = out_dir(options)
-    if folder.exists() and not folder.is_dir():
-        raise ConfigError(f"`out_dir` must be a folder, but {folder} is a file.")
+    if fault := folder_fault(folder):
+        raise ConfigError(f"`out_dir` must be a folder, but {fault}.")
     trained = load_model(options.checkpoint)
     baseline = _baseline(options.baseline, trained) if options.baseline else None
     given = options.manifest
@@ -92,12 +92,13 @@ def main(options: EvaluateOptions) -> int:
         was = {"checkpoint": options.baseline, "step": baseline.step}
         before = decode_all(baseline, spoken, options), was
     summary = report.summarise(results, about, options.worst, before)
+    print(report.table(summary), flush=True)  # a full disk can't take that away
     folder.mkdir(parents=True, exist_ok=True)
+    report.write(summary, results, folder)
     summary["pictures"] = _pictures(trained, spoken[0], options, folder)
     report.write(summary, results, folder)
     pictures = [folder / name for name in ("cer_by_snr.png", *summary["pictures"])]
     log_to_tensorboard(folder / "tb" / "evaluation", summary, pictures, report.markdown(summary))
-    print(report.table(summary))
     said = spoken[0].utterance.text
     print(f"Example at {EXAMPLE_SNR_DB:g} dB: {folder / 'example.wav'}, said: {said}")
     print(f"Report: {folder / 'report.md'}  plot: {folder / 'cer_by_snr.png'}")
@@ -147,19 +148,19 @@ def decode_all(
     ]
     snrs = [None if snr == "clean" else float(snr) for snr in options.snr_db]
     work = [(snr, batch) for snr in snrs for batch in _batches(spoken, options.batch_seconds)]
-    console = Console(stderr=True)
-    shown = track(
-        work, "decoding", console=console, disable=not options.progress_bar, transient=True
-    )
     log_mel = trained.log_mel()
     results: list[report.Decoded] = []
-    for snr, batch in shown:
+    for snr, batch in tracked("Decoding", work, shown=options.progress_bar):
         features = [log_mel(item.at(snr)) for item in batch]
         for context in contexts:
             hypotheses = _decode(trained, features, context[1:], options)
             for item, hypothesis, feature in zip(batch, hypotheses, features, strict=True):
                 frames = encoder_frames(len(feature))
                 results.append(_judge(trained, item, hypothesis, snr, context, frames))
+    # Batches are made by length; sets and utterances stand in the order in which they were given.
+    order = {(item.set_name, item.utterance.id): index for index, item in enumerate(spoken)}
+    places = {snr: index for index, snr in enumerate(snrs)}
+    results.sort(key=lambda r: (places[r.snr_db], order[r.set_name, r.id]))
     return results
 
 

@@ -9,7 +9,6 @@ import os
 
 os.environ.setdefault("GOMP_SPINCOUNT", "10000")  # see train.py
 
-import json
 import math
 import sys
 from collections.abc import Iterator
@@ -30,7 +29,9 @@ from asr_ascend.data.features import FeatureStream
 from asr_ascend.decoding import StreamingDecoder, token_frames
 from asr_ascend.decoding.chunks import stream_chunks
 from asr_ascend.evaluation.lattice_picture import plot_alignment
-from asr_ascend.system.command import print_error
+from asr_ascend.system.command import describe_os_error, print_error
+from asr_ascend.system.paths import folder_fault
+from asr_ascend.system.streams import json_text
 
 AUDIO_SUFFIXES = {".wav", ".flac", ".ogg", ".opus", ".mp3", ".aiff", ".aif", ".au"}
 BLOCK_MS = 100
@@ -150,30 +151,32 @@ class Transcript:
 
 
 def main(options: TranscribeOptions) -> int:
-    """Transcribes what `options` name; 0, or 1 where a file of a folder could not be read."""
+    """Transcribes what `options` name; 1 where a file could not be read or a picture written."""
     if options.num_threads:
         torch.set_num_threads(options.num_threads)
+    if options.plot_dir is not None and (fault := folder_fault(Path(options.plot_dir))):
+        raise ConfigError(f"`plot_dir` must be a folder, but {fault}.")
+    if options.wav == "-" and sys.stdin is None:
+        raise ConfigError("`wav` is -, but standard input is closed.")
     trained = load_model(options.checkpoint)
     if options.wav == "-":
-        _transcribe_stdin(trained, options)
-        return 0
-    source = Path(options.wav).expanduser()
+        return 0 if _transcribe_stdin(trained, options) else 1
+    source = Path(options.wav)
     if not source.is_dir():
-        _transcribe_file(trained, source, options, named=False)
-        return 0
+        return 0 if _transcribe_file(trained, source, options, named=False) else 1
     files = sorted(p for p in source.rglob("*") if p.suffix.lower() in AUDIO_SUFFIXES)
     if not files:
         raise ConfigError(f"`wav` must be or hold audio files, but {source} holds none.")
-    failed = 0
+    failed, drawn = 0, True
     for path in files:
         try:
-            _transcribe_file(trained, path, options, named=True)
+            drawn &= _transcribe_file(trained, path, options, named=True)
         except AudioError as error:
             failed += 1
             print_error(str(error))
     if failed:
         print(f"{failed} of {len(files)} files could not be read.", file=sys.stderr)
-    return 1 if failed else 0
+    return 0 if drawn and not failed else 1
 
 
 def _start(trained: TrainedModel, options: TranscribeOptions) -> Transcript:
@@ -181,34 +184,40 @@ def _start(trained: TrainedModel, options: TranscribeOptions) -> Transcript:
     return Transcript(trained, options.chunk_ms, options.left_chunks, times)
 
 
-def _plot(transcript: Transcript, name: str, options: TranscribeOptions) -> None:
+def _plot(transcript: Transcript, name: str, options: TranscribeOptions) -> bool:
+    """Draws the picture, where one is wanted; False where it can't be written."""
     if options.plot_dir is None:
-        return
-    path = Path(options.plot_dir).expanduser() / f"{name}.png"
+        return True
+    path = Path(options.plot_dir) / f"{name}.png"
     try:
         transcript.plot(path, name)
     except ValueError as error:
         print(f"No picture: {error}", file=sys.stderr)
+    except OSError as error:  # the texts of the other files are worth more than a picture
+        print_error(describe_os_error(error))
+        return False
+    return True
 
 
 def _transcribe_file(
     trained: TrainedModel, path: Path, options: TranscribeOptions, named: bool
-) -> None:
+) -> bool:
+    """Prints what a file says; False where its picture can't be written."""
     rate_hz = trained.sample_rate_hz
     waveform = load_audio(path, rate_hz)
     transcript = _start(trained, options)
     for piece in waveform.split(rate_hz * BLOCK_MS // 1000):
         transcript.push(piece)
     transcript.finish()
-    _plot(transcript, path.stem, options)
     if options.format == "json":
         _print_json(transcript, str(path), waveform.numel() / rate_hz)
-        return
-    print(f"{path}\t{transcript.text}" if named else transcript.text)
-    _print_times(transcript, options)
+    else:
+        print(f"{path}\t{transcript.text}" if named else transcript.text)
+        _print_times(transcript, options)
+    return _plot(transcript, path.stem, options)
 
 
-def _transcribe_stdin(trained: TrainedModel, options: TranscribeOptions) -> None:
+def _transcribe_stdin(trained: TrainedModel, options: TranscribeOptions) -> bool:
     """Text appears as it is decoded; times and JSON when the stream has ended."""
     transcript = _start(trained, options)
     pieces = StdinPieces(sys.stdin.buffer, options.sample_rate_hz, trained.sample_rate_hz)
@@ -223,7 +232,7 @@ def _transcribe_stdin(trained: TrainedModel, options: TranscribeOptions) -> None
         _print_times(transcript, options)
     else:
         _print_json(transcript, "-", pieces.seconds)
-    _plot(transcript, "stdin", options)
+    return _plot(transcript, "stdin", options)
 
 
 def _print_json(transcript: Transcript, name: str, seconds: float) -> None:
@@ -233,7 +242,7 @@ def _print_json(transcript: Transcript, name: str, seconds: float) -> None:
         "duration": round(seconds, 3),
         "tokens": transcript.token_times(),
     }
-    print(json.dumps(record, ensure_ascii=False), flush=True)
+    print(json_text(record, sys.stdout.encoding), flush=True)
 
 
 def _print_times(transcript: Transcript, options: TranscribeOptions) -> None:

@@ -21,6 +21,7 @@ from asr_ascend.checkpoints.checkpoint import (
 )
 from asr_ascend.data.tokenizer import Tokenizer
 from asr_ascend.system.command import CommandParser, run_command
+from asr_ascend.system.paths import folder_fault, path_argument
 
 # The optimiser's state is not among it: a mean of it would mean nothing.
 _KEPT = ("epoch", "global_step", "pytorch-lightning_version")
@@ -93,8 +94,12 @@ def _average(arguments: Sequence[str] | None) -> int:
     paths = list(options.source)
     if len(paths) == 1 and paths[0].is_dir():
         paths = best_checkpoints(paths[0], options.best)
-    contents = average_checkpoints(paths)
     out = options.out or paths[0].parent / "average.ckpt"
+    if out.is_dir():
+        raise CheckpointError(f"--out must be a file, but {out} is a folder.")
+    if fault := folder_fault(out.parent):
+        raise CheckpointError(f"--out must be a file in a folder, but {fault}.")
+    contents = average_checkpoints(paths)
     AtomicCheckpointIO().save_checkpoint(contents, out)
     print(f"{out}: the mean of {', '.join(path.name for path in paths)}")
     return 0
@@ -105,14 +110,13 @@ def _parser() -> argparse.ArgumentParser:
         prog="python -m asr_ascend.average",
         description="Writes the mean of the weights of several checkpoints as a checkpoint.",
     )
-    parser.add_argument(
-        "source", type=Path, nargs="+", help="a run's folder, or checkpoints, the best first"
-    )
+    help_source = "a run's folder, or checkpoints, the best first"
+    parser.add_argument("source", type=path_argument, nargs="+", help=help_source)
     parser.add_argument(
         "--best", type=_count, metavar="K", help="of a folder, only the K best by validation CER"
     )
     parser.add_argument(
-        "--out", type=Path, help="default: average.ckpt beside the first checkpoint"
+        "--out", type=path_argument, help="default: average.ckpt beside the first checkpoint"
     )
     return parser
 

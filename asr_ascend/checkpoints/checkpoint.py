@@ -6,7 +6,7 @@ import os
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 import torch
 from lightning.fabric.plugins.io.checkpoint_io import CheckpointIO
@@ -17,6 +17,7 @@ from asr_ascend.data.features import LogMel
 from asr_ascend.data.tokenizer import Tokenizer
 from asr_ascend.models import Transducer, build_transducer
 from asr_ascend.system.atomic import replaced_file
+from asr_ascend.system.paths import user_path
 
 FORMAT_VERSION = 1
 # Our part of a checkpoint: format_version, tokenizer, blank, config. CMVN is in the state_dict.
@@ -56,7 +57,7 @@ class AtomicCheckpointIO(CheckpointIO):
         target = Path(path)
         target.parent.mkdir(parents=True, exist_ok=True)
         with replaced_file(target) as temporary, temporary.open("wb") as stream:
-            torch.save(checkpoint, stream)
+            _save(checkpoint, stream)
             stream.flush()
             os.fsync(stream.fileno())
 
@@ -69,13 +70,22 @@ class AtomicCheckpointIO(CheckpointIO):
         Path(path).unlink(missing_ok=True)
 
 
+def _save(checkpoint: dict[str, Any], stream: BinaryIO) -> None:
+    try:
+        torch.save(checkpoint, stream)
+    except RuntimeError as error:  # torch's own, of a write that failed
+        if isinstance(error.__context__, OSError):
+            raise error.__context__ from None
+        raise
+
+
 def read_checkpoint(path: str | os.PathLike[str]) -> dict[str, Any]:
     """Contents of a checkpoint of this package, on the CPU.
 
     Raises:
         CheckpointError: no such file, not a checkpoint of asr_ascend, or another format version.
     """
-    file = Path(path).expanduser()
+    file = user_path(path)
     if not file.is_file():
         from asr_ascend.config.composing import made_by
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 import importlib.resources
 import itertools
 import re
+import shlex
 import sys
 from collections.abc import Callable, Iterable, Sequence
 from functools import partial
@@ -30,14 +31,10 @@ from omegaconf.errors import OmegaConfBaseException
 
 from asr_ascend.config.command_options import EvaluateOptions, TranscribeOptions
 from asr_ascend.config.keys import ConfigError, Options
+from asr_ascend.config.paths import expand_homes, quote, quote_paths
 from asr_ascend.config.rules import read_options
 from asr_ascend.config.train_options import TrainOptions
 from asr_ascend.system.command import run_command
-
-# Values of these keys are file names: they are quoted for Hydra's grammar, in which `=`, `,`, `(`
-# and spaces mean something.
-PATH_KEYS = {"baseline", "checkpoint", "init_from", "manifest", "teacher", "wav"}
-PATH_SUFFIXES = ("_manifest", "_dir", "_path")
 
 
 def conf_dir() -> Path:
@@ -96,24 +93,10 @@ def compose_config(config_name: str, overrides: Sequence[str]) -> Options:
     try:
         with initialize_config_dir(str(conf_dir()), version_base="1.3"):
             config = compose(config_name, overrides=list(overrides))
-        plain: Any = OmegaConf.to_container(config, resolve=True)
+        plain: Any = expand_homes(OmegaConf.to_container(config, resolve=True))
     except (HydraException, OmegaConfBaseException, ValueError) as error:
         raise ConfigError(_explain(config_name, overrides, error)) from error
     return read_options(config_name, plain)
-
-
-def quote_paths(arguments: Iterable[str]) -> list[str]:
-    """Quotes the values of keys that hold file names, so that any name can be given plainly."""
-    quoted = []
-    for argument in arguments:
-        key, equals, value = argument.partition("=")
-        name = key.rsplit(".", 1)[-1]
-        is_path = name in PATH_KEYS or name.endswith(PATH_SUFFIXES)
-        plain = value and value[0] not in "'\"[" and value != "null" and "${" not in value
-        if is_path and equals and plain:
-            value = "'" + value.replace("\\", "\\\\").replace("'", "\\'") + "'"
-        quoted.append(key + equals + value)
-    return quoted
 
 
 def run_entry(
@@ -161,7 +144,7 @@ def _run_hydra(
         hydra_config = HydraConfig.get()
         if hydra_config.mode == RunMode.MULTIRUN and "output_dir" in config:
             config.output_dir = hydra_config.runtime.output_dir
-        plain: Any = OmegaConf.to_container(config, resolve=True)
+        plain: Any = expand_homes(OmegaConf.to_container(config, resolve=True))
 
         def checked() -> int:
             return task(read_options(config_name, plain))
@@ -198,7 +181,7 @@ def _explain(config_name: str, overrides: Sequence[str], error: Exception) -> st
         known = ", ".join(sorted(error.options))
         return f"`{group}` has no option '{option}'; it has {known}."
     if isinstance(error, OverrideParseException):
-        return f"'{error.override}' is not an override of the form key=value."
+        return _not_an_override(str(error.override))
     if text.startswith("Config group override must be"):
         return _not_an_option(overrides)
     unknown = re.search(
@@ -210,6 +193,16 @@ def _explain(config_name: str, overrides: Sequence[str], error: Exception) -> st
     if ambiguous:
         return f"'{ambiguous.group(1)}' holds several values, which need --multirun or [...]."
     return " ".join(text.split())
+
+
+def _not_an_override(argument: str) -> str:
+    key, equals, value = argument.partition("=")
+    told = f"'{argument}' is not an override of the form key=value."
+    if not (equals and value and re.fullmatch(r"[+~]{0,2}[\w./@-]+", key)):
+        return told
+    # Hydra's double quotes, where they need no escape, inside of the shell's single ones.
+    written = f"{key}={quote(value)}" if '"' in value or "\\" in value else f'{key}="{value}"'
+    return f"{told} A value with quotes, brackets, braces or = is written {shlex.quote(written)}."
 
 
 def _groups() -> set[str]:

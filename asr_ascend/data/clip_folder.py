@@ -18,7 +18,7 @@ import torch
 from torch import Tensor
 
 from asr_ascend.data import wav
-from asr_ascend.system.atomic import json_line, write_json, write_text
+from asr_ascend.system.atomic import json_line, naming_errors, write_json, write_text
 from asr_ascend.system.processes import end_with_parent, interrupts_held
 from asr_ascend.system.progress import progress_bar
 from asr_ascend.system.threads import single_thread
@@ -80,6 +80,7 @@ def make_folder(
     made = _made(folder, settings)
     waiting = [number for number in range(len(jobs)) if number not in made]
     with (
+        naming_errors(folder / _MADE),
         (folder / _MADE).open("ab") as log,
         progress_bar(title, len(jobs), len(made)) as advance,
     ):

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from asr_ascend.system.atomic import write_json_lines
+from asr_ascend.system.paths import user_path
 
 
 @dataclass(frozen=True)
@@ -61,7 +62,7 @@ def load_manifest(path: str | os.PathLike[str]) -> list[Utterance]:
             type, an id used twice, a file that is not there, a duration or offset that is negative
             or not finite, times that do not match the text; or the manifest is missing or empty.
     """
-    manifest = Path(path).expanduser().absolute()
+    manifest = user_path(path).absolute()
     try:
         lines = manifest.read_text(encoding="utf-8-sig").split("\n")
     except (OSError, UnicodeDecodeError) as error:

@@ -19,7 +19,8 @@ def stable_seed(*parts: object) -> int:
         An int fit for `torch.Generator.manual_seed`.
     """
     text = "\x1f".join(str(part) for part in parts)
-    return int.from_bytes(hashlib.sha256(text.encode()).digest()[:8], "little") >> 1
+    data = text.encode(errors="surrogatepass")  # names of files need not be UTF-8
+    return int.from_bytes(hashlib.sha256(data).digest()[:8], "little") >> 1
 
 
 def seeded_generator(*parts: object) -> torch.Generator:

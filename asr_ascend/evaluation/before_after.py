@@ -15,6 +15,7 @@ from asr_ascend.evaluation import comparison
 from asr_ascend.evaluation.tables import draw_cer, unique
 from asr_ascend.system.atomic import write_text
 from asr_ascend.system.command import CommandParser, run_command
+from asr_ascend.system.paths import path_argument
 
 PICTURE, TEXT = "cer_before_after.png", "comparison.md"
 # Two evaluations heard the same only where these are the same.
@@ -135,9 +136,11 @@ def _parser() -> argparse.ArgumentParser:
         description="Table and plot of two evaluations of the same speech in the same noise: what "
         "the second model won, and what it cost. Nothing is decoded again.",
     )
-    parser.add_argument("before", type=Path, help="a folder with a report.json, or that file")
-    parser.add_argument("after", type=Path, help="the same of the other model")
     parser.add_argument(
-        "--out", type=Path, help=f"folder of {TEXT} and {PICTURE}; default: that of AFTER"
+        "before", type=path_argument, help="a folder with a report.json, or that file"
+    )
+    parser.add_argument("after", type=path_argument, help="the same of the other model")
+    parser.add_argument(
+        "--out", type=path_argument, help=f"folder of {TEXT} and {PICTURE}; default: that of AFTER"
     )
     return parser

@@ -14,7 +14,9 @@ from torch import Tensor
 
 from asr_ascend.config.train_options import TrainOptions
 from asr_ascend.data.noise.pictures import spectrogram_db
+from asr_ascend.system.atomic import naming_errors
 from asr_ascend.system.figures import drawable, picture
+from asr_ascend.system.streams import escaped
 
 _RANGE_DB = 60.0
 _WINDOW_MS = 25.0
@@ -147,17 +149,17 @@ def log_to_tensorboard(
     for old in folder.glob("events.out.tfevents.*"):
         old.unlink()
     step = int(summary["step"])
-    with SummaryWriter(str(folder)) as writer:
+    with naming_errors(folder), SummaryWriter(str(folder)) as writer:
         rows = {"cer": summary["cer"]}
         if "baseline" in summary:
             rows["cer_before"] = summary["baseline"]["cer"]
         for head, row in ((head, row) for head, rows_ in rows.items() for row in rows_):
             name = f"{head}/{row['set']}/{row['context']}/{row['snr_db']}".replace(" ", "_")
-            writer.add_scalar(name, row["cer"], step)
+            writer.add_scalar(escaped(name), row["cer"], step)
         for picture in pictures:
             image = np.asarray(imread(picture))[..., :3]
             writer.add_image(picture.stem, image, step, dataformats="HWC")
-        writer.add_text("report", text, step)
+        writer.add_text("report", escaped(text), step)
 
 
 def _curve(rows: Sequence[Mapping[str, str]], name: str) -> tuple[list[int], list[float]]:

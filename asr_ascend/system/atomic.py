@@ -43,6 +43,17 @@ def replaced_file(path: Path) -> Iterator[Path]:
         raise
 
 
+@contextmanager
+def naming_errors(path: Path) -> Iterator[None]:
+    """Context in which an error of the system that names no file is one of `path`."""
+    try:
+        yield
+    except OSError as error:
+        if error.errno is None or error.filename is not None:
+            raise
+        raise OSError(error.errno, error.strerror, str(path)) from error
+
+
 def write_text(path: Path, text: str) -> None:
     """Writes a file of UTF-8 in one step; what UTF-8 can't hold is escaped."""
     with replaced_file(path) as temporary:

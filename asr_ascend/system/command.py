@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import argparse
 import sys
-from collections.abc import Callable
-from typing import NoReturn
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any, NoReturn
 
 from asr_ascend.system.streams import OutputError, SafeStream, safe_streams
 
@@ -36,7 +38,7 @@ def run_command(
         disk full; 130 after Ctrl-C; 141 where the reader of the results is gone.
     """
     try:
-        with safe_streams(results_on_stdout) as stdout:
+        with safe_streams(results_on_stdout) as stdout, _quiet_writers():
             try:
                 status = _status(task, bad_input, interrupted)
             finally:
@@ -44,6 +46,28 @@ def run_command(
             return status or _status_of_output(stdout)
     except OutputError as error:
         return _report_lost_results(error)
+
+
+@contextmanager
+def _quiet_writers() -> Iterator[None]:
+    """Context in which TensorBoard's thread prints no traceback of a full disk.
+
+    The next value that is logged raises the same error.
+    """
+    before = threading.excepthook
+
+    def hook(details: Any) -> None:
+        if not (
+            issubclass(details.exc_type, OSError)
+            and type(details.thread).__module__.startswith("tensorboard.")
+        ):
+            before(details)
+
+    threading.excepthook = hook
+    try:
+        yield
+    finally:
+        threading.excepthook = before
 
 
 def _status(

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager
+from typing import TypeVar
 
 SECONDS_BETWEEN_LINES = 30.0
+
+_Item = TypeVar("_Item")
 
 
 @contextmanager
@@ -24,6 +27,23 @@ def progress_bar(title: str, total: int, completed: int = 0) -> Iterator[Callabl
             yield advance
     else:
         yield _Lines(title, total, completed).advance
+
+
+def tracked(title: str, items: Collection[_Item], shown: bool = True) -> Iterator[_Item]:
+    """The items one by one, with the progress through them on stderr.
+
+    Args:
+        title: what is being done.
+        items: pieces of work.
+        shown: whether there is any progress to be seen.
+    """
+    if not shown:
+        yield from items
+        return
+    with progress_bar(title, len(items)) as advance:
+        for item in items:
+            yield item
+            advance(1)
 
 
 @contextmanager

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import json
 import os
 import sys
 from collections.abc import Iterator
@@ -99,6 +100,19 @@ def escaped(text: str) -> str:
     string of JSON is the same name again for those who read it.
     """
     return text.encode("utf-8", "backslashreplace").decode("utf-8")
+
+
+def json_text(record: Any, encoding: str | None) -> str:
+    """JSON on one line; all in ASCII where `encoding` lacks one of its characters.
+
+    A stream's own escapes would not do: ``\\xe9`` is none of JSON's.
+    """
+    text = json.dumps(record, ensure_ascii=False)
+    try:
+        text.encode(encoding or "utf-8")
+    except UnicodeEncodeError:
+        return json.dumps(record)
+    return text
 
 
 def _open(stream: TextIO | None) -> bool:

@@ -18,6 +18,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 
 from asr_ascend.data.dataset import SpeechDataset
 from asr_ascend.data.seeding import stable_seed
+from asr_ascend.system.atomic import naming_errors, replaced_file
 
 COLUMNS = (
     "step",
@@ -106,12 +107,13 @@ class StepLog(Callback):
             return
         self.last_step = trainer.global_step
         kept = self._rows_until(trainer.global_step) if trainer.global_step > 0 else []
-        temporary = self.path.with_suffix(".csv.part")
-        with temporary.open("w", newline="", encoding="utf-8") as stream:
+        with (
+            replaced_file(self.path) as temporary,
+            temporary.open("w", newline="", encoding="utf-8") as stream,
+        ):
             writer = csv.DictWriter(stream, COLUMNS, lineterminator="\n")
             writer.writeheader()
             writer.writerows(kept)
-        temporary.replace(self.path)
 
     def on_train_batch_end(
         self, trainer: Trainer, pl_module: LightningModule, outputs: Any, batch: Any, batch_idx: int
@@ -134,11 +136,15 @@ class StepLog(Callback):
         if not trainer.is_global_zero:
             return
         row = {"step": trainer.global_step, "epoch": trainer.current_epoch, **values}
-        with self.path.open("a", newline="", encoding="utf-8") as stream:
+        with (
+            naming_errors(self.path),
+            self.path.open("a", newline="", encoding="utf-8") as stream,
+        ):
             csv.DictWriter(stream, COLUMNS, lineterminator="\n").writerow(row)
         if trainer.logger is not None:
             numbers = {k: v for k, v in values.items() if isinstance(v, int | float)}
-            trainer.logger.log_metrics(numbers, step=trainer.global_step)
+            with naming_errors(Path(trainer.logger.log_dir or self.path.parent)):
+                trainer.logger.log_metrics(numbers, step=trainer.global_step)
 
     def _rows_until(self, step: int) -> list[dict[str, str]]:
         if not self.path.is_file():

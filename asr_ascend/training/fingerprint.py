@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import os
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
@@ -35,7 +36,7 @@ def fingerprint(config: Mapping[str, Any], files: Iterable[Path]) -> str:
     digest.update(json.dumps(kept, sort_keys=True).encode())
     sources = [path for path in sorted(PACKAGE.rglob("*.py")) if _trains(path)]
     for path in [*sources, *files]:
-        digest.update(path.name.encode())
+        digest.update(os.fsencode(path.name))
         digest.update(path.read_bytes() if path.is_file() else b"")
     return digest.hexdigest()
 

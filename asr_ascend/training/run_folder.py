@@ -14,6 +14,7 @@ from asr_ascend.config.composing import made_by
 from asr_ascend.config.keys import ConfigError, plain_value
 from asr_ascend.config.train_options import TrainOptions
 from asr_ascend.system.atomic import write_json
+from asr_ascend.system.paths import folder_fault
 
 RECORD = "run.json"
 CONFIG = "config.json"
@@ -50,8 +51,8 @@ class RunFolder:
             ConfigError: a checkpoint to start from is missing, or would be taken away by a fresh
                 start; a folder that is none.
         """
-        if self.path.exists() and not self.path.is_dir():
-            raise ConfigError(f"`output_dir` must be a folder, but {self.path} is a file.")
+        if fault := folder_fault(self.path):
+            raise ConfigError(f"`output_dir` must be a folder, but {fault}.")
         self._check_checkpoints()
         ckpt_path = self.options.ckpt_path
         if ckpt_path is not None:

@@ -1,12 +1,14 @@
 """Every wrong key or value gets one sentence; the whole sentence is expected."""
 
+import shlex
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
-from asr_ascend.config.composing import compose_config, conf_dir, quote_paths
+from asr_ascend.config.composing import compose_config, conf_dir
+from asr_ascend.config.paths import quote_paths
 from asr_ascend.config.rules import ConfigError
 
 LOSS_KEYS = (
@@ -65,7 +67,8 @@ TRAIN_CASES = {
     "of at least 0, but is [].",
     "seed=null": "`seed` must be an integer of at least 0, but is null.",
     "model.predictor=gru": "`model.predictor` must be one of stateless, lstm, but is 'gru'.",
-    "loss.clamp=[": "'loss.clamp=[' is not an override of the form key=value.",
+    "loss.clamp=[": "'loss.clamp=[' is not an override of the form key=value. A value with quotes, "
+    "brackets, braces or = is written 'loss.clamp=\"[\"'.",
     "loss.clamp=1,2": "'loss.clamp=1,2' holds several values, which need --multirun or [...].",
     "data.spec_augment={a: 1}": "`data.spec_augment` holds keys of its own: set them one by one, "
     "as data.spec_augment.name=value.",
@@ -179,16 +182,77 @@ def test_configs_are_those_of_the_checkout():
     assert conf_dir() == Path(__file__).resolve().parents[2] / "conf"
 
 
-def test_file_names_need_no_quoting():
-    given = ["wav=a b, c=(d)'s.wav", "manifest=[a.jsonl,b.jsonl]", "snr_db=[5]", "ckpt_path=null"]
-    assert quote_paths(given) == [
-        "wav='a b, c=(d)\\'s.wav'",
-        "manifest=[a.jsonl,b.jsonl]",
-        "snr_db=[5]",
-        "ckpt_path=null",
-    ]
-    config = compose_config("transcribe", quote_paths([given[0], "checkpoint=best-cer=1.ckpt"]))
-    assert (config.wav, config.checkpoint) == ("a b, c=(d)'s.wav", "best-cer=1.ckpt")
+NAMES = (
+    *("a b, c=(d)'s.wav", "[take 1].wav", "[x", "x]", "{a: 1}", "it's", "'quoted'", '"twice"'),
+    *("back\\slash", "ends\\", "\\'", "\\\\'", "a\nb", "# no", "a:b", "é中.wav", "\udcff.wav"),
+)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_file_names_need_no_quoting(tmp_path, monkeypatch, name):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / name).touch()
+    given = [f"wav={name}", "checkpoint=best-cer=1.ckpt"]
+    config = compose_config("transcribe", quote_paths(given))
+    assert (config.wav, config.checkpoint) == (name, "best-cer=1.ckpt")
+
+
+@pytest.mark.parametrize(
+    ("argument", "value"),
+    [
+        ("manifest=[a=1.jsonl, b (2).jsonl,it\\s]", ["a=1.jsonl", "b (2).jsonl", "it\\s"]),
+        ("manifest=['a,b','c']", ["a,b", "c"]),
+        ("manifest=[a'b].jsonl", "[a'b].jsonl"),
+        ("manifest='a b'", "a b"),
+        ("manifest=it's", "it's"),
+        ("noise_banks=[a b,c=d]", ["a b", "c=d"]),
+        ("out_dir=null", None),
+        ("snr_db=[5]", [5]),
+    ],
+)
+def test_lists_of_names_and_what_is_quoted_already(argument, value):
+    config = compose_config("evaluate", [*quote_paths([argument]), "checkpoint=a"])
+    found = getattr(config, argument.split("=")[0])
+    assert (list(found) if isinstance(value, list) else found) == value
+
+
+@pytest.mark.parametrize(
+    ("argument", "written"),
+    [
+        ("name=a=b", "'name=\"a=b\"'"),
+        ("name=[a]b", "'name=\"[a]b\"'"),
+        ('name=a"b', "'name='\"'\"'a\"b'\"'\"''"),
+    ],
+)
+def test_a_value_that_needs_quotes_is_told_how_to_write_them(argument, written):
+    with pytest.raises(ConfigError) as caught:
+        compose_config("train", [argument])
+    assert str(caught.value) == (
+        f"'{argument}' is not an override of the form key=value. A value with quotes, brackets, "
+        f"braces or = is written {written}."
+    )
+    (unquoted,) = shlex.split(written)
+    assert compose_config("train", [unquoted]).name == argument.partition("=")[2]
+
+
+def test_home_folders_are_known(tmp_path, monkeypatch):
+    monkeypatch.setenv("HOME", str(tmp_path))
+    given = ["checkpoint=~/a.ckpt", "manifest=[~/b.jsonl,c~.jsonl]", "out_dir=~"]
+    config = compose_config("evaluate", quote_paths(given))
+    assert config.checkpoint == str(tmp_path / "a.ckpt")
+    assert list(config.manifest) == [str(tmp_path / "b.jsonl"), "c~.jsonl"]
+    assert config.out_dir == str(tmp_path)
+    data = compose_config("train", quote_paths(["data.train_manifest=~/d.jsonl"])).data
+    assert data.train_manifest == str(tmp_path / "d.jsonl")
+
+
+def test_a_home_folder_that_is_not_known_is_named():
+    with pytest.raises(FileNotFoundError) as caught:
+        compose_config("transcribe", quote_paths(["wav=~no-such-user/a.wav", "checkpoint=a"]))
+    assert caught.value.filename == "~no-such-user/a.wav"
+    assert caught.value.strerror == (
+        "the home folder of ~no-such-user isn't known; ./~no-such-user/a.wav is a file of this name"
+    )
 
 
 def run(module: str, *arguments: str, folder: Path) -> subprocess.CompletedProcess[str]:

@@ -28,6 +28,7 @@ from asr_ascend.data.importing.table import Columns, read_csv, read_jsonl
 from asr_ascend.data.manifest import Utterance, write_manifest
 from asr_ascend.system.atomic import write_json
 from asr_ascend.system.command import run_command
+from asr_ascend.system.paths import user_path
 
 NOTES = ".inspected"
 RENDERED = "audio"
@@ -39,8 +40,8 @@ def read_source(options: argparse.Namespace) -> dict[str, EntrySet]:
     Raises:
         SourceError: the source can't be read.
     """
-    source = Path(options.source).expanduser().absolute()
-    root = None if options.audio_root is None else Path(options.audio_root).expanduser().absolute()
+    source = options.source.absolute()
+    root = None if options.audio_root is None else options.audio_root.absolute()
     if options.format == "folder":
         sets = read_folder(
             source,
@@ -53,7 +54,7 @@ def read_source(options: argparse.Namespace) -> dict[str, EntrySet]:
     elif options.format == "kaldi":
         sets = read_kaldi(source, text_field=options.text_field, root=root)
     elif options.format == "lhotse":
-        rendered = Path(options.out).expanduser().absolute() / RENDERED
+        rendered = options.out.absolute() / RENDERED
         sets = read_cuts(source, rendered, text_field=options.text_field, root=root)
     else:
         sets = _read_table(source, root, options)
@@ -71,7 +72,7 @@ def run(options: argparse.Namespace) -> int:
         InspectionError: a worker died.
     """
     sets = read_source(options)
-    out = Path(options.out).expanduser().absolute()
+    out = options.out.absolute()
     _check_targets(list(sets), out, options)
     unknown = _unknown_characters(options.tokenizer) if options.tokenizer else None
     out.mkdir(parents=True, exist_ok=True)
@@ -156,7 +157,7 @@ def _check_targets(names: Sequence[str], out: Path, options: argparse.Namespace)
 
 
 def _refuse_to_replace(target: Path, options: argparse.Namespace) -> None:
-    source = Path(options.source).expanduser().resolve()
+    source = options.source.resolve()
     if target.resolve() == source or (
         options.format == "jsonl" and target.exists() and target.resolve().parent == source
     ):
@@ -167,7 +168,7 @@ def _unknown_characters(path: str) -> UnknownCharacters:
     """Looks characters up in the tokenizer of a checkpoint or a sentencepiece model."""
     from asr_ascend.data.tokenizer import Tokenizer
 
-    file = Path(path).expanduser()
+    file = user_path(path)
     if not file.is_file():
         raise SourceError(f"The tokenizer {file} is not a file.")
     if file.suffix == ".ckpt":
@@ -222,7 +223,7 @@ def _write_report(
     content = report.as_json(
         name,
         checked,
-        source=Path(options.source).expanduser().absolute(),
+        source=options.source.absolute(),
         kind=options.format,
         fix=options.fix,
         written={f"{stem}.jsonl": len(chosen) for stem, chosen in manifests.items()},
@@ -240,7 +241,7 @@ def _tell(
     checked: Checked,
     manifests: Mapping[str, list[Utterance]],
 ) -> None:
-    out = Path(options.out)
+    out = options.out
     for stem, chosen in manifests.items():
         print(f"Wrote {out / stem}.jsonl: {report.size(chosen)}.")
     if checked.flagged and options.fix == "drop":
@@ -256,7 +257,7 @@ def _tell(
 def _tell_undecided(options: argparse.Namespace, checked: Mapping[str, Checked]) -> int:
     for name, found in checked.items():
         if found.problems():
-            report_path = _report_path(Path(options.out), name)
+            report_path = _report_path(options.out, name)
             print(f"All {len(found.problems())} problems of {name} are in {report_path}.")
     print(
         "No manifest written. The same command with --fix drop leaves out what has problems, "

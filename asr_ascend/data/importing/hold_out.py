@@ -46,7 +46,7 @@ def hold_out(
 
 
 def _choose(value: str, shares: Mapping[str, float], rest: str) -> str:
-    digest = hashlib.sha256(value.encode()).digest()
+    digest = hashlib.sha256(value.encode(errors="surrogatepass")).digest()
     position = int.from_bytes(digest[:8], "big") / 2**64
     for name, share in shares.items():
         if position < share:

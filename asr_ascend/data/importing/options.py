@@ -11,6 +11,7 @@ from asr_ascend.data.importing.hold_out import KEYS
 from asr_ascend.data.importing.problems import MEANINGS, NEVER_WRITTEN
 from asr_ascend.data.importing.source import SPACES
 from asr_ascend.system.command import CommandParser
+from asr_ascend.system.paths import path_argument
 
 _FORMATS = {
     "folder": (
@@ -95,8 +96,9 @@ def parse(arguments: Sequence[str] | None = None) -> argparse.Namespace:
 def _shared() -> CommandParser:
     shared = CommandParser(add_help=False)
     add = shared.add_argument
-    add("source", metavar="SOURCE", help="what to import, see above")
-    add("--out", required=True, metavar="DIR", help="folder for NAME.jsonl and NAME.report.json")
+    add("source", metavar="SOURCE", type=path_argument, help="what to import, see above")
+    help_out = "folder for NAME.jsonl and NAME.report.json"
+    add("--out", required=True, metavar="DIR", type=path_argument, help=help_out)
     add("--name", help="of the manifest, for a source of one set (default: SOURCE's own name)")
     add(
         "--fix",
@@ -194,7 +196,8 @@ def _add_own(parser: argparse.ArgumentParser, name: str) -> None:
     if name in ("folder", "csv", "tsv"):
         add("--encoding", default="utf-8", help="of the texts, for example gb18030")
     if name not in ("folder", "aishell"):
-        add("--audio-root", metavar="DIR", help="what relative paths of recordings start from")
+        help_root = "what relative paths of recordings start from"
+        add("--audio-root", metavar="DIR", type=path_argument, help=help_root)
 
 
 def _kinds() -> str:

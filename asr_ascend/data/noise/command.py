@@ -28,6 +28,7 @@ from asr_ascend.data.noise.mixing import mix_at_snr
 from asr_ascend.data.noise.recordings import import_recordings, parse_channel
 from asr_ascend.data.seeding import seeded_generator
 from asr_ascend.system.command import CommandParser, run_command
+from asr_ascend.system.paths import path_argument
 
 _COMMANDS = ("show", "bank", "recordings")
 _SPEECH_DBA = (75.0, 85.0)
@@ -174,24 +175,27 @@ def _parser() -> argparse.ArgumentParser:
     show = commands.add_parser(
         "show", help="write a wav and a picture of every profile", formatter_class=with_defaults
     )
-    show.add_argument("--out", default="outputs/noise", help="folder of the wavs and pngs")
+    help_out = "folder of the wavs and pngs"
+    show.add_argument("--out", type=path_argument, default="outputs/noise", help=help_out)
     show.add_argument("--seconds", type=float, default=8.0, help="length of each sound")
-    show.add_argument("--speech", help="a recording to mix with the noise of all profiles")
+    help_speech = "a recording to mix with the noise of all profiles"
+    show.add_argument("--speech", type=path_argument, help=help_speech)
     _add_profiles(show, list(EQUIPMENT))
     help_snr = "SNRs of the mixtures with --speech, over active speech"
     show.add_argument("--snr-db", type=float, nargs="+", default=[10.0, 5.0, 0.0], help=help_snr)
     bank = commands.add_parser(
         "bank", help="make a bank of simulated noise", formatter_class=with_defaults
     )
-    bank.add_argument("--out", required=True, help="folder of the bank")
+    bank.add_argument("--out", type=path_argument, required=True, help="folder of the bank")
     bank.add_argument("--clips", type=int, default=400, help="clips in the bank")
     bank.add_argument("--seconds", type=float, default=20.0, help="length of each clip")
     _add_profiles(bank, list(TRAINING_EQUIPMENT))
     recordings = commands.add_parser(
         "recordings", help="make a bank of your own noise recordings", formatter_class=with_defaults
     )
-    recordings.add_argument("source", help="a folder, or a JSONL manifest with audio_filepath")
-    recordings.add_argument("--out", required=True, help="folder of the bank")
+    help_source = "a folder, or a JSONL manifest with audio_filepath"
+    recordings.add_argument("source", type=path_argument, help=help_source)
+    recordings.add_argument("--out", type=path_argument, required=True, help="folder of the bank")
     recordings.add_argument("--seconds", type=float, default=20.0, help="longest piece")
     help_min = "shorter recordings are a problem, shorter rests are left out"
     recordings.add_argument("--min-seconds", type=float, default=1.0, help=help_min)

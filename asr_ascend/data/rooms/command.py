@@ -11,6 +11,7 @@ from pathlib import Path
 from asr_ascend.data.clip_folder import read_index
 from asr_ascend.data.rooms.responses import PLACES, RoomResponses, make_rooms, reverberate
 from asr_ascend.system.command import CommandParser, run_command
+from asr_ascend.system.paths import path_argument
 
 __all__ = ["PLACES", "RoomResponses", "make_rooms", "reverberate"]
 
@@ -27,7 +28,8 @@ def _make(arguments: Sequence[str] | None) -> int:
         "pip install 'asr-ascend[rooms]'.",
         formatter_class=argparse.ArgumentDefaultsHelpFormatter,
     )
-    parser.add_argument("--out", required=True, help="folder of the responses")
+    help_out = "folder of the responses"
+    parser.add_argument("--out", type=path_argument, required=True, help=help_out)
     parser.add_argument("--rooms", type=int, default=200, help="how many")
     parser.add_argument(
         "--places", nargs="+", default=list(PLACES), help="kinds of places, in turn"

@@ -30,6 +30,7 @@ from asr_ascend.data.synthesis import espeak, phrases
 from asr_ascend.data.wav import write_wav
 from asr_ascend.system.atomic import write_json
 from asr_ascend.system.command import CommandParser, run_command
+from asr_ascend.system.paths import path_argument
 from asr_ascend.system.processes import interrupts_held
 from asr_ascend.system.progress import progress_bar
 
@@ -287,7 +288,8 @@ def _make(arguments: Sequence[str] | None) -> int:
         "is already there. Needs pip install 'asr-ascend[demo]'.",
         formatter_class=argparse.ArgumentDefaultsHelpFormatter,
     )
-    parser.add_argument("--out", required=True, help="folder for wav/, *.jsonl and corpus.json")
+    help_out = "folder for wav/, *.jsonl and corpus.json"
+    parser.add_argument("--out", type=path_argument, required=True, help=help_out)
     parser.add_argument("--train", type=int, default=defaults.train, help="training utterances")
     parser.add_argument("--valid", type=int, default=defaults.valid, help="validation utterances")
     help_commands = "held-out commands and readings, voices of the training set"

@@ -1,0 +1,48 @@
+"""Paths that a user wrote: home folders, folders that files can be written to."""
+
+from __future__ import annotations
+
+import argparse
+import errno
+import os
+import tempfile
+from pathlib import Path
+
+
+def user_path(path: str | os.PathLike[str]) -> Path:
+    """`path` in which a leading ~ or ~user is that user's home folder; ./~ is no such leading.
+
+    Raises:
+        FileNotFoundError: there is no such user, or no home folder is known.
+    """
+    text = os.fspath(path)
+    expanded = os.path.expanduser(text)  # noqa: PTH111 - pathlib forgets the ./
+    if text.startswith("~") and expanded == text:
+        name = Path(path).parts[0]
+        reason = f"the home folder of {name} isn't known; ./{text} is a file of this name"
+        raise FileNotFoundError(errno.ENOENT, reason, text)
+    return Path(expanded)
+
+
+def path_argument(text: str) -> Path:
+    """`type` of an option that takes a path."""
+    if not text:
+        raise argparse.ArgumentTypeError("must be a path, but is empty")
+    return user_path(text)
+
+
+def folder_fault(folder: Path) -> str | None:
+    """Why no file can be written to a folder, which need not be there yet; None where one can.
+
+    Nothing is left behind. It is for the time before long work, whose results go there.
+    """
+    place = folder.absolute()
+    while not place.exists() and not place.is_symlink():
+        place = place.parent
+    if not place.is_dir():
+        return f"{place if place != folder.absolute() else folder} is a file"
+    try:
+        with tempfile.TemporaryFile(dir=place):
+            return None
+    except OSError as error:
+        return f"nothing can be written to {place}: {error.strerror}"
