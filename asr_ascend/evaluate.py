@@ -67,7 +67,7 @@ def main(options: EvaluateOptions) -> int:
     if options.num_threads:
         torch.set_num_threads(options.num_threads)
     folder = out_dir(options)
-    if fault := folder_fault(folder):
+    if fault := folder_fault(folder, for_tensorboard=True):
         raise ConfigError(f"`out_dir` must be a folder, but {fault}.")
     trained = load_model(options.checkpoint)
     baseline = _baseline(options.baseline, trained) if options.baseline else None

@@ -8,6 +8,8 @@ import os
 import tempfile
 from pathlib import Path
 
+from asr_ascend.system.streams import is_utf8
+
 
 def user_path(path: str | os.PathLike[str]) -> Path:
     """`path` in which a leading ~ or ~user is that user's home folder; ./~ is no such leading.
@@ -31,11 +33,17 @@ def path_argument(text: str) -> Path:
     return user_path(text)
 
 
-def folder_fault(folder: Path) -> str | None:
+def folder_fault(folder: Path, for_tensorboard: bool = False) -> str | None:
     """Why no file can be written to a folder, which need not be there yet; None where one can.
 
     Nothing is left behind. It is for the time before long work, whose results go there.
+
+    Args:
+        folder: to write to.
+        for_tensorboard: whether TensorBoard writes there, too: it takes names in UTF-8 only.
     """
+    if for_tensorboard and not is_utf8(str(folder)):
+        return f"the name of {folder} is not UTF-8, which TensorBoard needs"
     place = folder.absolute()
     while not place.exists() and not place.is_symlink():
         place = place.parent

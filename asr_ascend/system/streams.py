@@ -102,6 +102,11 @@ def escaped(text: str) -> str:
     return text.encode("utf-8", "backslashreplace").decode("utf-8")
 
 
+def is_utf8(text: str) -> bool:
+    """Whether UTF-8 has all characters of a text, which may be the name of a file."""
+    return escaped(text) == text
+
+
 def json_text(record: Any, encoding: str | None) -> str:
     """JSON on one line; all in ASCII where `encoding` lacks one of its characters.
 

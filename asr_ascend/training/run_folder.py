@@ -51,7 +51,7 @@ class RunFolder:
             ConfigError: a checkpoint to start from is missing, or would be taken away by a fresh
                 start; a folder that is none.
         """
-        if fault := folder_fault(self.path):
+        if fault := folder_fault(self.path, for_tensorboard=True):
             raise ConfigError(f"`output_dir` must be a folder, but {fault}.")
         self._check_checkpoints()
         ckpt_path = self.options.ckpt_path

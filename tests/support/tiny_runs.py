@@ -104,10 +104,16 @@ class Done:
     stderr: str
 
 
-def run(module: str, *arguments: str, folder: Path, stdin: bytes = b"") -> Done:
-    """Runs a command of the package in `folder`, in this process: imports take most of the time."""
+def run(
+    module: str, *arguments: str, folder: Path, stdin: bytes = b"", encoding: str = "utf-8"
+) -> Done:
+    """Runs a command of the package in `folder`, in this process: imports take most of the time.
+
+    `encoding` is that of standard output and error, as PYTHONIOENCODING sets it.
+    """
     entry = importlib.import_module(f"asr_ascend.{module}")
-    out, err = io.StringIO(), io.StringIO()
+    out = io.TextIOWrapper(io.BytesIO(), encoding=encoding, newline="")
+    err = io.TextIOWrapper(io.BytesIO(), encoding, "backslashreplace", newline="")
     threads = torch.get_num_threads()
     before = Path.cwd()
     with (
@@ -126,4 +132,6 @@ def run(module: str, *arguments: str, folder: Path, stdin: bytes = b"") -> Done:
         finally:
             os.chdir(before)
             torch.set_num_threads(threads)
-    return Done(int(code or 0), out.getvalue(), err.getvalue())
+    out.seek(0)
+    err.seek(0)
+    return Done(int(code or 0), out.read(), err.read())

@@ -164,7 +164,8 @@ class AudioReader:
         return self._shortfall is not None or not self.layout.whole
 
     def _open(self, part: Part | None) -> _Forward:
-        source = self.path if part is None else PartFile(self.path, part)
+        # As bytes: a name need not be UTF-8.
+        source = os.fsencode(self.path) if part is None else PartFile(self.path, part)
         try:
             return _Forward(source)
         except (soundfile.SoundFileError, RuntimeError) as error:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import os
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -172,9 +173,10 @@ class RoomResponses:
         if number not in self._cache:
             path = self.folder / self.rooms[number]["file"]
             try:
-                samples, _rate = soundfile.read(path, dtype="float32")
+                samples, _rate = soundfile.read(os.fsencode(path), dtype="float32")
             except (soundfile.SoundFileError, RuntimeError) as error:
-                raise NoiseError([f"{path} cannot be read: {error}"]) from error
+                reason = getattr(error, "error_string", None) or error
+                raise NoiseError([f"{path} cannot be read: {reason}"]) from error
             if len(self._cache) >= _CACHED:
                 return torch.from_numpy(samples)
             self._cache[number] = torch.from_numpy(samples)
