@@ -36,11 +36,13 @@ venv-npu: $(STAMP) ## make .venv-npu: torch_npu over a stand-in for CANN, for te
 
 test: $(STAMP) ## set up and run the tests that take minutes at most
 	@[ "$(NPU_TESTS)" = 0 ] || $(MAKE_NPU_VENV) || [ "$(NPU_TESTS)" != 1 ]
-	$(BIN)/python -m pytest -m "not slow and not bench" $(PYTEST_ARGS)
+	$(BIN)/python -m pytest -n auto -m "not slow and not bench" $(PYTEST_ARGS)
 
-test-all: $(STAMP) ## all tests, the slow ones and the benchmarks too
+test-all: $(STAMP) ## all tests: slow ones, benchmarks, and narrower instruction sets
 	@[ "$(NPU_TESTS)" = 0 ] || $(MAKE_NPU_VENV) || [ "$(NPU_TESTS)" != 1 ]
-	$(BIN)/python -m pytest $(PYTEST_ARGS)
+	$(BIN)/python -m pytest -n auto -m "not bench" $(PYTEST_ARGS)
+	$(BIN)/python -m tests.support.instruction_sets
+	$(BIN)/python -m pytest -m bench $(PYTEST_ARGS) || [ $$? = 5 ]  # 5: none of these chosen
 
 lint: $(STAMP) ## ruff, mypy, clang-format and the device code's lint; changes nothing
 	$(BIN)/ruff format --check .

@@ -1,5 +1,30 @@
+from __future__ import annotations
+
+from typing import Any
+
 import pytest
 import torch
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_auto_num_workers(config: pytest.Config) -> int:
+    from tests.support.two_workers import number_of_workers
+
+    return number_of_workers(config)
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
+    from tests.support.two_workers import FileByFile
+
+    return FileByFile(config, log)
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    if hasattr(config, "workerinput"):
+        from tests.support.two_workers import place, unit
+
+        items.sort(key=lambda item: place(unit(item.nodeid)))
 
 
 @pytest.fixture(scope="session", autouse=True)
@@ -8,6 +33,12 @@ def uninitialized_memory_is_nan():
     torch.utils.deterministic.fill_uninitialized_memory = True
     torch.use_deterministic_algorithms(True, warn_only=True)
     assert torch.empty(3).isnan().all()
+
+
+@pytest.fixture(scope="session", autouse=True)
+def one_thread():
+    """Tensors this small only wait for a second thread; tests of threads set their own number."""
+    torch.set_num_threads(1)
 
 
 @pytest.fixture(scope="session")
