@@ -122,12 +122,12 @@ def test_a_run_ends_with_the_average_of_its_best(tiny_run):
     folder = tiny_run.checkpoint.parent
     contents = read_checkpoint(folder / "average.ckpt")
     assert contents[checkpoint.KEY]["averaged"] == [
-        {"file": "best-step000220-cer0.00.ckpt", "step": 220}
+        {"file": "best-step000260-cer0.00.ckpt", "step": 260}
     ]
     assert tiny_run.stderr.splitlines()[-2] == (
         "outputs/smoke/checkpoints/average.ckpt: the mean of the 1 best"
     )
-    best = load_model(folder / "best-step000220-cer0.00.ckpt").model.state_dict()
+    best = load_model(folder / "best-step000260-cer0.00.ckpt").model.state_dict()
     for name, value in load_model(folder / "average.ckpt").model.state_dict().items():
         assert torch.equal(value, best[name])
 

@@ -38,7 +38,7 @@ def test_the_table_goes_to_stdout(evaluation, folder):
 
 def test_the_report_counts_every_utterance_in_every_condition(folder):
     report = json.loads((folder / "report.json").read_text(encoding="utf-8"))
-    assert (report["utterances"], report["step"], report["chunk_ms"]) == (8, 220, 320)
+    assert (report["utterances"], report["step"], report["chunk_ms"]) == (8, 260, 320)
     rows = {(row["context"], row["snr_db"]): row for row in report["cer"]}
     conditions = [(c, s) for s in ("clean", "40", "-30") for c in ("streaming", "full context")]
     assert sorted(rows) == sorted(conditions)
@@ -157,7 +157,7 @@ def test_a_baseline_is_heard_in_the_same_noise(tiny_run, tmp_path):
     report = json.loads((tmp_path / "report.json").read_text(encoding="utf-8"))
     assert report["baseline"] == {
         "checkpoint": str(tiny_run.checkpoint),
-        "step": 220,
+        "step": 260,
         "cer": report["cer"],
         "cer_all_sets": report["cer_all_sets"],
     }

@@ -40,8 +40,8 @@ TINY = (
 )
 BLANK_LAST = (
     "loss.blank=-1",
-    "trainer.max_steps=220",
-    "trainer.val_every_steps=110",
+    "trainer.max_steps=260",
+    "trainer.val_every_steps=130",
     "trainer.chunk_frames=[0,8]",
 )
 

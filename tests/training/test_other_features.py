@@ -15,8 +15,8 @@ def folder(tmp_path_factory):
     """A model of 8 kHz and 40 bins that has learnt two tone utterances by heart."""
     folder = tmp_path_factory.mktemp("features")
     write_corpus(folder / "corpus", TEXTS[:2])
-    settings = ("data.sample_rate_hz=8000", "model.num_mel_bins=40", "trainer.max_steps=150")
-    settings += ("trainer.val_every_steps=150", "data.train_manifest=corpus/tones.jsonl")
+    settings = ("data.sample_rate_hz=8000", "model.num_mel_bins=40", "trainer.max_steps=190")
+    settings += ("trainer.val_every_steps=190", "data.train_manifest=corpus/tones.jsonl")
     done = run("train", *TINY, *settings, folder=folder)
     assert done.returncode == 0, done.stderr
     return folder

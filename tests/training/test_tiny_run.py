@@ -13,11 +13,11 @@ def test_the_run_learns_its_utterances_by_heart_with_blank_last(tiny_run):
     rows = list(csv.DictReader((tiny_run.checkpoint.parents[1] / "metrics.csv").open()))
     steps = [row for row in rows if row["loss"]]
     cers = [(int(row["step"]), float(row["valid_cer"])) for row in rows if row["valid_cer"]]
-    assert [int(row["step"]) for row in steps] == list(range(1, 221))
-    assert [step for step, _ in cers] == [110, 220]
-    assert cers[-1] == (220, 0.0)
+    assert [int(row["step"]) for row in steps] == list(range(1, 261))
+    assert [step for step, _ in cers] == [130, 260]
+    assert cers[-1] == (260, 0.0)
     # CTC alone for 40% of the steps.
-    assert [row["rnnt_loss"] == "" for row in steps] == [True] * 88 + [False] * 132
+    assert [row["rnnt_loss"] == "" for row in steps] == [True] * 104 + [False] * 156
     trained = load_model(tiny_run.checkpoint)
     assert trained.model.blank == trained.tokenizer.blank == trained.tokenizer.vocab_size - 1 == 6
 
@@ -31,21 +31,21 @@ def test_the_run_folder_holds_what_it_should(tiny_run):
     assert config == read_checkpoint(tiny_run.checkpoint)["asr_ascend"]["config"]
     assert config["loss"]["blank"] == -1
     run_record = json.loads((folder / "run.json").read_text(encoding="utf-8"))
-    assert (run_record["finished"], run_record["steps"]) == (True, 220)
+    assert (run_record["finished"], run_record["steps"]) == (True, 260)
 
 
 def test_the_best_k_are_kept_by_validation_cer(tiny_run):
     names = sorted(path.name for path in tiny_run.checkpoint.parent.iterdir())
-    assert names == ["average.ckpt", "best-step000220-cer0.00.ckpt", "last.ckpt"]
+    assert names == ["average.ckpt", "best-step000260-cer0.00.ckpt", "last.ckpt"]
     _, best, last = (torch.load(tiny_run.checkpoint.parent / n, weights_only=True) for n in names)
-    assert best["global_step"] == last["global_step"] == 220
+    assert best["global_step"] == last["global_step"] == 260
 
 
 def test_progress_goes_to_stderr_and_says_what_a_user_wants(tiny_run):
     assert tiny_run.stdout == ""
     lines = tiny_run.stderr.splitlines()
     assert lines[0].startswith("Training: 8 utterances (0.00 h) in ")
-    assert "step 220/220  streaming CER on the validation set 0.00%" in lines
+    assert "step 260/260  streaming CER on the validation set 0.00%" in lines
     assert lines[-1].endswith(": outputs/smoke/checkpoints/last.ckpt")
     assert len(lines) <= 12, tiny_run.stderr  # nothing of Lightning's tips
 
