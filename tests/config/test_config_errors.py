@@ -2,7 +2,6 @@
 
 import shlex
 import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -10,6 +9,7 @@ import pytest
 from asr_ascend.config.composing import compose_config, conf_dir
 from asr_ascend.config.paths import quote_paths
 from asr_ascend.config.rules import ConfigError
+from tests.support.tiny_runs import command, run
 
 LOSS_KEYS = (
     "alignment_frames, backend, blank, clamp, ctc_first, ctc_weight, dtype, fastemit_lambda, "
@@ -255,13 +255,10 @@ def test_a_home_folder_that_is_not_known_is_named():
     )
 
 
-def run(module: str, *arguments: str, folder: Path) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-m", f"asr_ascend.{module}", *arguments]
-    return subprocess.run(command, capture_output=True, text=True, cwd=folder, timeout=120)
-
-
 def test_the_command_exits_2_with_one_line_and_no_traceback(tmp_path):
-    done = run("train", "experiment=demo", "loss.reduction=none", folder=tmp_path)
+    """In a process of its own, which may print nothing else."""
+    arguments = command("train", "experiment=demo", "loss.reduction=none")
+    done = subprocess.run(arguments, capture_output=True, text=True, cwd=tmp_path, timeout=120)
     assert done.returncode == 2
     assert done.stdout == ""
     assert done.stderr == f"Error: {TRAIN_CASES['loss.reduction=none']}\n"

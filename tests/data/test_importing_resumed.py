@@ -115,7 +115,7 @@ def test_workers_that_are_starting_say_nothing_of_an_interrupt(linked, tmp_path)
     limit = time.monotonic() + 300
     while len(workers := children(process.pid)) < 3:  # two, and multiprocessing's own
         assert process.poll() is None and time.monotonic() < limit
-        time.sleep(0.005)
+        time.sleep(0.02)
     time.sleep(0.1)  # amid their imports
     os.killpg(process.pid, signal.SIGINT)  # as Ctrl-C in a terminal
     told = process.communicate(timeout=300)[1]

@@ -94,6 +94,7 @@ def test_the_command_makes_banks(recordings, tmp_path, capsys):
 def test_a_bank_beside_its_recordings_is_up_to_date_too(recordings, capsys):
     out = recordings / "bank"
     arguments = ["recordings", str(recordings), "--out", str(out), "--channel", "0"]
+    arguments += ["--workers", "1"]
     assert main(arguments) == 0
     assert main(arguments) == 0
     told = f"{out} is up to date (3 clips, 0.1 min): nothing to do.\n"

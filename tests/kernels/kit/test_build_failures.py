@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shutil
 import subprocess
+from pathlib import Path
 
 import pytest
 
@@ -65,10 +66,22 @@ def test_the_first_error_is_shown(machine: MadeUpMachine) -> None:
         "sh: bisheng: command not found",
     ],
 )
-def test_errors_of_many_tools(machine: MadeUpMachine, line: str) -> None:
-    wanted = line.splitlines()[-1]
-    shown = failing(machine, f"no error here\n{line}\nlater.c:1:1: error: another\n")
-    assert shown[0] == f"  {wanted}"
+def test_errors_of_many_tools(tmp_path: Path, line: str) -> None:
+    """What the end of a failed step shows of a log: another log needs no other build."""
+    log = write(tmp_path / "log", f"no error here\n{line}\nlater.c:1:1: error: another\n")
+    report = REPOSITORY / "kernels" / "build_npu" / "report.sh"
+    script = '. "$1"; jobs=1; fail_step "a step" "$2"'
+    result = subprocess.run(
+        ["bash", "-uo", "pipefail", "-c", script, "bash", report, log],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert result.returncode == 1
+    assert result.stderr.splitlines()[:2] == [
+        f"build.sh: a step failed. The log is {log}; its first error:",
+        f"  {line.splitlines()[-1]}",
+    ]
 
 
 def test_a_compiler_that_was_killed(machine: MadeUpMachine) -> None:
