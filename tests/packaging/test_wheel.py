@@ -9,13 +9,20 @@ from pathlib import Path
 
 import pytest
 
+from tests.support import compiler_cache, compiling
+
 ROOT = Path(__file__).parents[2]
 
 
-def run(*command: str, cwd: Path) -> str:
+def run(*command: str, cwd: Path, **environment: str) -> str:
     env = {k: v for k, v in os.environ.items() if not k.startswith("ASR_ASCEND")}
     done = subprocess.run(
-        command, cwd=cwd, env=env, capture_output=True, text=True, stdin=subprocess.DEVNULL
+        command,
+        cwd=cwd,
+        env={**env, **environment},
+        capture_output=True,
+        text=True,
+        stdin=subprocess.DEVNULL,
     )
     assert done.returncode == 0, done.stdout + done.stderr
     return done.stdout.strip()
@@ -25,7 +32,12 @@ def run(*command: str, cwd: Path) -> str:
 def dist(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """sdist, and the wheel built from that sdist, as `python -m build` makes them."""
     out = tmp_path_factory.mktemp("dist")
-    run(sys.executable, "-m", "build", "--no-isolation", "--outdir", str(out), ".", cwd=ROOT)
+    cache = [sys.executable, compiler_cache.__file__, str(compiling.FOLDER / "wheel")]
+    run(
+        *(sys.executable, "-m", "build", "--no-isolation", "--outdir", str(out), "."),
+        cwd=ROOT,
+        CMAKE_CXX_COMPILER_LAUNCHER=";".join(cache),
+    )
     return out
 
 

@@ -5,18 +5,16 @@ from __future__ import annotations
 import ctypes
 import os
 import shutil
-import subprocess
 from dataclasses import dataclass
 from pathlib import Path
 
 import torch
 from torch import Tensor
 
-from tests.support import oracles
+from tests.support import compiling, oracles
 
 KERNELS = Path(__file__).resolve().parents[2] / "kernels"
 SOURCES = Path("rnnt_loss_fused") / "emulated"
-FLAGS = ["-std=c++17", "-O2", "-ffp-contract=off", "-fPIC", "-shared", "-Wall", "-Wextra"]
 
 DTYPES = (torch.float32, torch.float16, torch.bfloat16)
 STATUS_OK, LOGIT_LENGTH, TARGET_LENGTH, LABEL, ROW_TOTAL, CROSS_CHECK = range(6)
@@ -86,32 +84,30 @@ class Violation(AssertionError):
     """The kernel broke a rule of the hardware."""
 
 
-def build(folder: Path, kernels: Path = KERNELS) -> ctypes.CDLL:
+def build(kernels: Path = KERNELS) -> ctypes.CDLL:
     """Compiles the kernels of a source tree and their C entry against the emulator."""
-    library = folder / "libemulated_rnnt_loss.so"
-    compiler = os.environ.get("CXX", "g++")
-    sources = [str(source) for source in sorted((kernels / SOURCES).glob("*.cpp"))]
-    more_flags = os.environ.get("EMULATED_RNNT_LOSS_FLAGS", "").split()
-    command = [compiler, *FLAGS, *more_flags, f"-I{kernels / 'emulator'}", *sources]
-    result = subprocess.run(
-        [*command, "-o", str(library)], capture_output=True, text=True, check=False
+    sources = sorted((kernels / SOURCES).glob("*.cpp"))
+    flags = [*compiling.EMULATED, *os.environ.get("EMULATED_RNNT_LOSS_FLAGS", "").split()]
+    includes = [kernels / "emulator", kernels / "rnnt_loss_fused"]
+    return ctypes.CDLL(
+        str(compiling.program("libemulated_rnnt_loss.so", sources, flags, includes, shared=True))
     )
-    assert result.returncode == 0, result.stderr
-    return ctypes.CDLL(str(library))
 
 
-def build_altered(folder: Path, header: str, changes: dict[str, str]) -> ctypes.CDLL:
+def build_altered(name: str, header: str, changes: dict[str, str]) -> ctypes.CDLL:
     """The same with pieces of one header of op_kernel replaced, each of which occurs once."""
-    kernels = folder / "kernels"
-    for part in ("rnnt_lattice", "emulator", "rnnt_loss_fused"):
-        shutil.copytree(KERNELS / part, kernels / part)
-    source = kernels / "rnnt_loss_fused" / "op_kernel" / header
-    text = source.read_text()
-    for old, new in changes.items():
-        assert text.count(old) == 1, old
-        text = text.replace(old, new)
-    source.write_text(text)
-    return build(folder, kernels)
+    kernels = compiling.FOLDER / f"altered-{name}" / "kernels"
+    with compiling.lock(kernels.parent):
+        shutil.rmtree(kernels, ignore_errors=True)
+        for part in ("rnnt_lattice", "emulator", "rnnt_loss_fused"):
+            shutil.copytree(KERNELS / part, kernels / part)
+        source = kernels / "rnnt_loss_fused" / "op_kernel" / header
+        text = source.read_text()
+        for old, new in changes.items():
+            assert text.count(old) == 1, old
+            text = text.replace(old, new)
+        source.write_text(text)
+        return build(kernels)
 
 
 def _address(tensor: Tensor | None) -> ctypes.c_void_p:

@@ -3,16 +3,21 @@
 from __future__ import annotations
 
 import importlib.util
+import json
 import os
 import shutil
 import subprocess
 import sys
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from tests.support import compiling
+
 KERNELS = Path(__file__).parents[2] / "kernels"
+RECORD = "made_of.json"
 
 
 def cmake_tool(name: str) -> str:
@@ -41,11 +46,50 @@ def run(command: Sequence[str | Path], **environment: str) -> str:
     return finished.stdout
 
 
-def build(build_dir: Path, *options: str) -> None:
+def build(name: str, *options: str) -> Path:
+    """Folder of the build with these options, kept: only what changed is compiled."""
+    folder = compiling.FOLDER / f"cmake-{name}"
     generator = ["-G", "Ninja"] if shutil.which("ninja") else []
-    configure = [cmake_tool("cmake"), "-S", KERNELS, "-B", build_dir, *generator]
-    run([*configure, "-DASR_ASCEND_BUILD_TESTS=ON", *options])
-    run([cmake_tool("cmake"), "--build", build_dir, "--parallel", "2"])
+    configure = [cmake_tool("cmake"), "-S", KERNELS, "-B", folder, *generator]
+    configure += ["-DASR_ASCEND_BUILD_TESTS=ON", *options]
+    made_of = {
+        "command": [
+            *map(str, configure),
+            os.environ.get("CXX", ""),
+            os.environ.get("CXXFLAGS", ""),
+        ],
+        "sources": {str(path): compiling.content(path) for path in _sources()},
+    }
+    with compiling.lock(folder):
+        _forget_what_times_do_not_tell(folder, made_of)
+        run(configure)
+        run([cmake_tool("cmake"), "--build", folder, "--parallel", "2"])
+        (folder / RECORD).write_text(json.dumps(made_of))
+    return folder
+
+
+def _sources() -> list[Path]:
+    return sorted(path for path in KERNELS.rglob("*") if path.suffix in (".cpp", ".h", ".txt"))
+
+
+def _forget_what_times_do_not_tell(folder: Path, made_of: dict[str, Any]) -> None:
+    """Empties the folder of another command, or where a source was replaced by an older file."""
+    record = folder / RECORD
+    if record.exists():
+        before = json.loads(record.read_text())
+        changed = [
+            Path(path)
+            for path, content in made_of["sources"].items()
+            if before["sources"].get(path, content) != content
+        ]
+        built = record.stat().st_mtime
+        if before["command"] == made_of["command"] and all(
+            path.stat().st_mtime > built for path in changed
+        ):
+            return
+    for path in folder.iterdir():
+        if path.name != "lock":
+            shutil.rmtree(path) if path.is_dir() else path.unlink()
 
 
 def host_compiler() -> str:

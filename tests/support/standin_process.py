@@ -13,6 +13,8 @@ from typing import Any
 
 import pytest
 
+from tests.support import compiling
+
 ROOT = Path(__file__).resolve().parents[2]
 FOLDER = Path(os.environ.get("NPU_VENV", ROOT / ".venv-npu")).resolve()
 INSIDE = "ASR_ASCEND_STANDIN_TESTS"  # what the process inside has to do, as JSON
@@ -160,13 +162,30 @@ class StandInFile(pytest.File):
     def _collected(self) -> list[dict[str, Any]]:
         stash = self.session.stash
         if _COLLECTED not in stash:
-            process = Process({"collect": True}, "--collect-only", str(self.path.parent))
-            result = process.result("collection")
-            process.close()
-            if result["outcome"] != "passed":
-                raise self.CollectError(result["text"])
-            stash[_COLLECTED] = result["tests"]
+            stash[_COLLECTED] = self._collected_by_all_workers()
         return stash[_COLLECTED].get(self.path.name, [])
+
+    def _collected_by_all_workers(self) -> dict[str, list[dict[str, Any]]]:
+        """What is inside: the first of pytest-xdist's workers asks for all of them."""
+        run = getattr(self.config, "workerinput", {}).get("testrunuid")
+        if run is None:
+            return self._ask()
+        folder = compiling.FOLDER / "collected"
+        path = folder / f"{run}.json"
+        with compiling.lock(folder):
+            if not path.exists():
+                for old in folder.glob("*.json"):
+                    old.unlink()
+                path.write_text(json.dumps(self._ask()))
+            return json.loads(path.read_text())
+
+    def _ask(self) -> dict[str, list[dict[str, Any]]]:
+        process = Process({"collect": True}, "--collect-only", str(self.path.parent))
+        result = process.result("collection")
+        process.close()
+        if result["outcome"] != "passed":
+            raise self.CollectError(result["text"])
+        return result["tests"]
 
 
 def end(session: pytest.Session) -> None:

@@ -16,6 +16,7 @@ from pathlib import Path
 
 OPERATOR = Path(__file__).resolve().parents[1]
 EMULATOR = OPERATOR.parent / "emulator"
+SOURCES = (Path(__file__).with_name("measure.cpp"), OPERATOR / "emulated" / "kernels.cpp")
 
 # What the chip is taken to be. docs/npu_time_model.md says where that is from.
 CORES = 40  # vector_core_cnt; some models have 48
@@ -113,10 +114,8 @@ class Work:
 
 def build(folder: Path) -> Path:
     executable = folder / "measure"
-    kernels = OPERATOR / "emulated" / "kernels.cpp"
-    sources = [str(Path(__file__).with_name("measure.cpp")), str(kernels)]
     command = [os.environ.get("CXX", "g++"), "-std=c++17", "-O2", "-ffp-contract=off"]
-    command += [f"-I{EMULATOR}", f"-I{OPERATOR}", *sources, "-o", str(executable)]
+    command += [f"-I{EMULATOR}", f"-I{OPERATOR}", *map(str, SOURCES), "-o", str(executable)]
     subprocess.run(command, check=True)
     return executable
 

@@ -36,7 +36,7 @@ AARCH64_SYSROOT = "/usr/aarch64-linux-gnu"
 def run_ctest(build_dir: Path, **environment: str) -> dict[str, str]:
     """Test name -> "Passed" or "Skipped"."""
     output = run(
-        [cmake_tool("ctest"), "--test-dir", build_dir, "--output-on-failure"], **environment
+        [cmake_tool("ctest"), "--test-dir", build_dir, "--output-on-failure", "-j2"], **environment
     )
     return dict(re.findall(r"Test +#\d+: (\S+) \.+ *\**(Passed|Skipped|Failed)", output))
 
@@ -51,10 +51,8 @@ def host_compiler() -> str:
 
 
 @pytest.fixture(scope="module")
-def built(host_compiler: str, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    build_dir = tmp_path_factory.mktemp("kernel")
-    build(build_dir)
-    return build_dir
+def built(host_compiler: str) -> Path:
+    return build("release")
 
 
 def runnable_isas(library_path: Path) -> list[str]:
@@ -120,9 +118,8 @@ def test_cpp_tests_pass_under_address_and_undefined_sanitizers(
 ) -> None:
     if not sanitizer_works(host_compiler, tmp_path):
         pytest.skip(f"{host_compiler} cannot build or run with -fsanitize=address,undefined")
-    build_dir = tmp_path / "sanitized"
-    build(
-        build_dir,
+    build_dir = build(
+        "sanitized",
         "-DASR_ASCEND_SANITIZE=address,undefined",
         "-DCMAKE_BUILD_TYPE=RelWithDebInfo",
     )
@@ -133,18 +130,18 @@ def test_cpp_tests_pass_under_address_and_undefined_sanitizers(
 
 
 @pytest.mark.arm
-def test_cpp_tests_pass_on_aarch64(tmp_path: Path) -> None:
+def test_cpp_tests_pass_on_aarch64() -> None:
     for tool in (AARCH64_COMPILER, AARCH64_EMULATOR):
         if shutil.which(tool) is None:
             pytest.skip(f"no {tool} on PATH")
-    build(
-        tmp_path,
+    build_dir = build(
+        "aarch64",
         "-DCMAKE_SYSTEM_NAME=Linux",
         "-DCMAKE_SYSTEM_PROCESSOR=aarch64",
         f"-DCMAKE_CXX_COMPILER={AARCH64_COMPILER}",
         f"-DCMAKE_CROSSCOMPILING_EMULATOR={AARCH64_EMULATOR};-L;{AARCH64_SYSROOT}",
     )
-    results = run_ctest(tmp_path, ASR_ASCEND_TEST_EMULATED="1")
+    results = run_ctest(build_dir, ASR_ASCEND_TEST_EMULATED="1")
     assert results == dict.fromkeys(expected_tests(["neon", "plain"]), "Passed")
 
 

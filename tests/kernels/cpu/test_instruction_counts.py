@@ -24,13 +24,11 @@ MOST_PER_LOGIT = {
 
 
 @pytest.fixture(scope="module")
-def program(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def program() -> Path:
     if shutil.which("valgrind") is None:
         pytest.skip("no valgrind on PATH")
     native_build.host_compiler()
-    build_dir = tmp_path_factory.mktemp("counted")
-    native_build.build(build_dir)
-    return build_dir / "cpu" / "tests" / "instruction_count"
+    return native_build.build("release") / "cpu" / "tests" / "instruction_count"
 
 
 @pytest.mark.slow

@@ -1,13 +1,12 @@
 """Builds the emulator's C++ test programs with the sanitizers and reports each of their cases."""
 
-import os
 import re
-import shutil
 import subprocess
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
+
+from tests.support import compiling
 
 EMULATOR = Path(__file__).resolve().parents[3] / "kernels" / "emulator"
 PROGRAMS = ("rules", "values")
@@ -28,26 +27,20 @@ def case_names(program: str) -> list[str]:
     ]
 
 
-def build(name: str, parts: list[Path], flags: list[str], folder: Path) -> Path:
+def build(name: str, parts: list[Path], flags: list[str]) -> Path:
     """Returns the executable; fails the test with the compiler's words if there is none."""
     # One translation unit of all parts: the headers are most of the work.
-    unit = folder / f"{name}.cpp"
-    unit.write_text("".join(f'#include "{part}"\n' for part in parts))
-    executable = folder / name
-    compiler = os.environ.get("CXX", "g++")
-    command = [compiler, *WARNINGS, *flags, f"-I{EMULATOR}", f"-I{EMULATOR / 'tests'}"]
-    command += [str(unit), "-o", str(executable)]
-    result = subprocess.run(command, capture_output=True, text=True, check=False)
-    assert result.returncode == 0, result.stderr
-    return executable
+    unit = compiling.FOLDER / "emulator" / f"{name}.cpp"
+    with compiling.lock(unit.parent):
+        unit.write_text("".join(f'#include "{part}"\n' for part in parts))
+        flags = [*WARNINGS, *flags]
+        return compiling.program(name, [unit], flags, [EMULATOR, EMULATOR / "tests"])
 
 
 @pytest.fixture(scope="session")
 def compiler() -> str:
     """The C++ compiler; skips where it is missing or has no half precision type."""
-    name = os.environ.get("CXX", "g++")
-    if shutil.which(name) is None:
-        pytest.skip(f"there is no C++ compiler `{name}`")
+    name = compiling.compiler()
     probe = subprocess.run(
         [name, "-std=c++17", "-fsyntax-only", "-x", "c++", "-"],
         input="_Float16 half_value;",
@@ -61,15 +54,10 @@ def compiler() -> str:
 
 
 @pytest.fixture(scope="session")
-def executables(compiler: str, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
-    """All test programs, built once with the address and undefined behaviour sanitizers."""
-    folder = tmp_path_factory.mktemp("emulator")
-    with ThreadPoolExecutor(max_workers=len(os.sched_getaffinity(0))) as pool:
-        main = EMULATOR / "tests" / "main.cpp"
-        built = pool.map(
-            lambda program: build(program, [*sources(program), main], SANITIZERS, folder), PROGRAMS
-        )
-        return dict(zip(PROGRAMS, built, strict=True))
+def executables(compiler: str) -> dict[str, Path]:
+    """All test programs, built with the address and undefined behaviour sanitizers."""
+    main = EMULATOR / "tests" / "main.cpp"
+    return {name: build(name, [*sources(name), main], SANITIZERS) for name in PROGRAMS}
 
 
 @pytest.fixture(scope="session")
@@ -116,9 +104,9 @@ def test_readme_lists_every_rule(executables: dict[str, Path]) -> None:
 
 
 @pytest.mark.bench
-def test_speed(compiler: str, tmp_path: Path) -> None:
+def test_speed(compiler: str) -> None:
     """At least 50 million element operations a second, all checks on."""
-    executable = build("speed", [EMULATOR / "tests" / "speed.cpp"], ["-O2"], tmp_path)
+    executable = build("speed", [EMULATOR / "tests" / "speed.cpp"], ["-O2"])
     output = subprocess.run([executable], capture_output=True, text=True, check=True).stdout
     speeds = re.findall(r"operations_per_second=([\d.]+) ok$", output, re.MULTILINE)
     assert len(speeds) == 2, output

@@ -2,11 +2,12 @@
 
 import os
 import re
-import shutil
 import subprocess
 from pathlib import Path
 
 import pytest
+
+from tests.support import compiling
 
 KERNELS = Path(__file__).resolve().parents[3] / "kernels"
 OPERATOR = KERNELS / "rnnt_loss_fused"
@@ -15,11 +16,7 @@ CANN_DOUBLE = KERNELS / "cann_standin" / "cann_double"
 
 
 @pytest.fixture(scope="module")
-def example(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    compiler = os.environ.get("CXX", "g++")
-    if shutil.which(compiler) is None:
-        pytest.skip(f"there is no C++ compiler `{compiler}`")
-    folder = tmp_path_factory.mktemp("example")
+def example() -> Path:
     sources = [
         OPERATOR / "examples" / "test_aclnn_rnnt_loss_fused.cpp",
         ACL_DOUBLE / "acl_double.cpp",
@@ -27,13 +24,7 @@ def example(tmp_path_factory: pytest.TempPathFactory) -> Path:
     ]
     includes = [ACL_DOUBLE, CANN_DOUBLE, OPERATOR, KERNELS / "emulator"]
     flags = ["-std=c++17", "-O1", "-Wall", "-Wextra", "-Werror", "-ffp-contract=off"]
-    command = [compiler, *flags, *(f"-I{path}" for path in includes), *map(str, sources)]
-    executable = folder / "example"
-    built = subprocess.run(
-        [*command, "-o", str(executable)], capture_output=True, text=True, check=False
-    )
-    assert built.returncode == 0, built.stderr
-    return executable
+    return compiling.program("aclnn_example", sources, flags, includes)
 
 
 def run(example: Path, fault: str = "") -> subprocess.CompletedProcess[str]:

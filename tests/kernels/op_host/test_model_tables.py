@@ -6,6 +6,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.support import compiling
+
 OPERATOR = Path(__file__).resolve().parents[3] / "kernels" / "rnnt_loss_fused"
 DOCUMENT = OPERATOR.parents[1] / "docs" / "npu_time_model.md"
 
@@ -71,8 +73,9 @@ def test_replaced() -> None:
 
 
 @pytest.fixture(scope="module")
-def meter(tmp_path_factory: pytest.TempPathFactory) -> object:
-    return tables.Meter(tables.build(tmp_path_factory.mktemp("measure")))
+def meter() -> object:
+    includes = [OPERATOR.parent / "emulator", OPERATOR]
+    return tables.Meter(compiling.program("measure", tables.SOURCES, includes=includes))
 
 
 @pytest.mark.parametrize(

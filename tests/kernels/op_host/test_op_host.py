@@ -1,12 +1,12 @@
 """Compiles the operator's host sources against doubles of the CANN headers and runs their tests."""
 
-import os
 import re
-import shutil
 import subprocess
 from pathlib import Path
 
 import pytest
+
+from tests.support import compiling
 
 OPERATOR = Path(__file__).resolve().parents[3] / "kernels" / "rnnt_loss_fused"
 UNIT_TESTS = OPERATOR / "tests" / "op_host"
@@ -20,23 +20,14 @@ CASES = [name for source in TEST_SOURCES for name in CASE_PATTERN.findall(source
 
 
 @pytest.fixture(scope="session")
-def compiler() -> str:
-    name = os.environ.get("CXX", "g++")
-    if shutil.which(name) is None:
-        pytest.skip(f"there is no C++ compiler `{name}`")
-    return name
-
-
-@pytest.fixture(scope="session")
-def outcomes(compiler: str, tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
+def outcomes() -> dict[str, str]:
     """The line that each case printed; `exit` holds what the run ended with."""
-    executable = tmp_path_factory.mktemp("op_host") / "unit_tests"
-    includes = [f"-I{path}" for path in (OPERATOR, UNIT_TESTS, CANN_DOUBLE)]
-    command = [compiler, *FLAGS, *SANITIZERS, *includes, *map(str, SOURCES + TEST_SOURCES)]
-    built = subprocess.run(
-        [*command, "-o", str(executable)], capture_output=True, text=True, check=False
+    executable = compiling.program(
+        "op_host_tests",
+        SOURCES + TEST_SOURCES,
+        FLAGS + SANITIZERS,
+        [OPERATOR, UNIT_TESTS, CANN_DOUBLE],
     )
-    assert built.returncode == 0, built.stderr
     run = subprocess.run([executable], capture_output=True, text=True, check=False)
     lines = {line.split()[1].rstrip(":"): line for line in run.stdout.splitlines()}
     lines["exit"] = f"{run.returncode}\n{run.stderr}"

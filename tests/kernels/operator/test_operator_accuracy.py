@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ctypes
-from pathlib import Path
 
 import pytest
 import torch
@@ -60,11 +59,11 @@ def test_precision_rows_of_the_specification(operator: ctypes.CDLL, row: str) ->
     assert gradient_error <= GRADIENT_TOLERANCE
 
 
-def test_a_lattice_of_plain_floats_is_not_accurate_enough(tmp_path: Path) -> None:
+def test_a_lattice_of_plain_floats_is_not_accurate_enough() -> None:
     """The same kernel without the errors of its sums and differences fails the test above."""
     nothing = "AscendC::Duplicate(error, 0.0f, count);"
     altered = emulated.build_altered(
-        tmp_path,
+        "plain-floats",
         "rnnt_loss_vector.h",
         {
             "AscendC::Add(error, error, y, count);": nothing,
@@ -76,10 +75,10 @@ def test_a_lattice_of_plain_floats_is_not_accurate_enough(tmp_path: Path) -> Non
 
 
 @pytest.mark.slow
-def test_alpha_and_beta_that_disagree_are_reported(tmp_path: Path) -> None:
+def test_alpha_and_beta_that_disagree_are_reported() -> None:
     """alpha takes blank for the label: only samples without labels stay right."""
     altered = emulated.build_altered(
-        tmp_path,
+        "wrong-alpha",
         "rnnt_loss_lattice.h",
         {"Stacked(kError)[label_lane]};": "Stacked(kError)[label_lane]}; by_label = by_blank;"},
     )
