@@ -9,70 +9,41 @@ import os
 
 os.environ.setdefault("GOMP_SPINCOUNT", "10000")  # see train.py
 
-import math
 import sys
-from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Any
 
-import numpy as np
 import torch
 from torch import Tensor
 
 from asr_ascend.checkpoints.checkpoint import CheckpointError, TrainedModel, load_model
 from asr_ascend.config.command_options import TranscribeOptions
 from asr_ascend.config.composing import run_entry
-from asr_ascend.config.frames import frame_end_ms
+from asr_ascend.config.frames import encoder_frames, frame_end_ms
 from asr_ascend.config.keys import ConfigError
-from asr_ascend.data.audio import AudioError, load_audio, resample
+from asr_ascend.data.audio import (
+    AudioError,
+    AudioReader,
+    StreamResampler,
+    mono,
+    print_warnings,
+)
+from asr_ascend.data.audio_files.finding import find_audio
 from asr_ascend.data.features import FeatureStream
+from asr_ascend.data.standard_input import NAME, StdinPieces
 from asr_ascend.decoding import StreamingDecoder, token_frames
-from asr_ascend.decoding.chunks import stream_chunks
+from asr_ascend.decoding.chunks import attention_bytes, stream_chunks
 from asr_ascend.evaluation.lattice_picture import plot_alignment
 from asr_ascend.system.command import describe_os_error, print_error
+from asr_ascend.system.memory import available_bytes
 from asr_ascend.system.paths import folder_fault
 from asr_ascend.system.streams import json_text
 
-AUDIO_SUFFIXES = {".wav", ".flac", ".ogg", ".opus", ".mp3", ".aiff", ".aif", ".au"}
-BLOCK_MS = 100
 MAX_DRAWN_LOGITS = 2**26
 
 
-class StreamResampler:
-    """Resamples a waveform that arrives in pieces; equals resampling the whole.
-
-    Args:
-        from_hz: rate of the pieces.
-        to_hz: rate wanted.
-    """
-
-    def __init__(self, from_hz: int, to_hz: int) -> None:
-        divisor = math.gcd(from_hz, to_hz)
-        self.from_hz, self.to_hz = from_hz, to_hz
-        # `period` samples in are `step` samples out, so cuts at whole periods keep the phase.
-        self.period, self.step = from_hz // divisor, to_hz // divisor
-        # The filter reaches 6 zero crossings of the lower rate to either side.
-        self.context = math.ceil(8 * from_hz / min(from_hz, to_hz) / self.period) * self.period
-        self.pending = torch.zeros(0)
-        self.history = 0
-
-    def push(self, samples: Tensor, final: bool = False) -> Tensor:
-        """Samples that `samples` (n,) settles; with `final`, all that remain."""
-        if self.from_hz == self.to_hz:
-            return samples
-        self.pending = torch.cat([self.pending, samples])
-        ready = self.pending.numel() - self.history - (0 if final else self.context)
-        if not final:
-            ready = ready // self.period * self.period
-        if ready <= 0:
-            return samples.new_zeros(0)
-        out = resample(self.pending, self.from_hz, self.to_hz)
-        start = self.history // self.period * self.step
-        stop = out.numel() if final else start + ready // self.period * self.step
-        keep = min(self.history + ready, self.context)
-        self.pending = self.pending[self.history + ready - keep :]
-        self.history = keep
-        return out[start:stop]
+class TooLongError(ValueError):
+    """An utterance that full context has no memory for; the message is one sentence."""
 
 
 class Transcript:
@@ -83,11 +54,20 @@ class Transcript:
         chunk_ms: a multiple of 40, or "full".
         left_chunks: chunks of the past that attention sees.
         times: keep what `token_times` needs; memory grows with the stream.
+        name: of the utterance, for messages.
     """
 
     def __init__(
-        self, trained: TrainedModel, chunk_ms: int | str, left_chunks: int, times: bool
+        self,
+        trained: TrainedModel,
+        chunk_ms: int | str,
+        left_chunks: int,
+        times: bool,
+        name: str = "The utterance",
     ) -> None:
+        self.name = name
+        self._room = available_bytes() if chunk_ms == "full" else None
+        self._samples = 0
         chunks = stream_chunks(trained.model.encoder, chunk_ms, left_chunks)
         self.tokenizer = trained.tokenizer
         self._features = FeatureStream(trained.log_mel())
@@ -95,13 +75,32 @@ class Transcript:
 
     @torch.inference_mode()
     def push(self, samples: Tensor) -> str:
-        """What `samples`, the next ones at the model's rate, add to the text; often nothing."""
+        """What `samples`, the next ones at the model's rate, add to the text; often nothing.
+
+        Raises:
+            TooLongError: full context over so many samples needs more memory than is free.
+        """
+        self._samples += samples.numel()
+        self._refuse_beyond_memory()
         return self.tokenizer.decode(self._decoder.push(self._features.push(samples)))
 
     @torch.inference_mode()
     def finish(self) -> str:
         """What the last, partial chunk adds to the text; nothing can be pushed after it."""
         return self.tokenizer.decode(self._decoder.finish())
+
+    def _refuse_beyond_memory(self) -> None:
+        if self._room is None:
+            return
+        frames = encoder_frames(self._features.log_mel.num_frames(self._samples))
+        needed = attention_bytes(self._decoder.model.encoder, frames)
+        if needed > self._room:
+            seconds = self._samples / self._features.log_mel.sample_rate_hz
+            raise TooLongError(
+                f"{self.name}: full context over {seconds:.0f} s or more takes {needed / 1e9:.1f} "
+                f"GB of memory, but {self._room / 1e9:.1f} GB are free; choose chunks, "
+                "chunk_ms=320 for one."
+            )
 
     @property
     def text(self) -> str:
@@ -151,7 +150,7 @@ class Transcript:
 
 
 def main(options: TranscribeOptions) -> int:
-    """Transcribes what `options` name; 1 where a file could not be read or a picture written."""
+    """Transcribes what `options` name; 1 where audio is missing or a picture can't be written."""
     if options.num_threads:
         torch.set_num_threads(options.num_threads)
     if options.plot_dir is not None and (fault := folder_fault(Path(options.plot_dir))):
@@ -163,25 +162,36 @@ def main(options: TranscribeOptions) -> int:
         return 0 if _transcribe_stdin(trained, options) else 1
     source = Path(options.wav)
     if not source.is_dir():
-        return 0 if _transcribe_file(trained, source, options, named=False) else 1
-    files = sorted(p for p in source.rglob("*") if p.suffix.lower() in AUDIO_SUFFIXES)
-    if not files:
-        raise ConfigError(f"`wav` must be or hold audio files, but {source} holds none.")
-    failed, drawn = 0, True
-    for path in files:
+        return 0 if all(_transcribe_file(trained, source, options, named=False)) else 1
+    return _transcribe_folder(trained, source, options)
+
+
+def _transcribe_folder(trained: TrainedModel, folder: Path, options: TranscribeOptions) -> int:
+    found = find_audio(folder)
+    for error in found.closed:
+        print_error(f"The folder {error.filename} can't be read: {error.strerror}.")
+    if left_out := found.left_out():
+        print(left_out, file=sys.stderr)
+    if not found.audio:
+        raise ConfigError(f"`wav` must be or hold audio files, but {folder} holds none.")
+    unread, partly, drawn = 0, 0, True
+    for path in sorted(found.audio):
         try:
-            drawn &= _transcribe_file(trained, path, options, named=True)
-        except AudioError as error:
-            failed += 1
+            whole, picture = _transcribe_file(trained, path, options, named=True)
+            partly += not whole
+            drawn &= picture
+        except (AudioError, TooLongError) as error:
+            unread += 1
             print_error(str(error))
-    if failed:
-        print(f"{failed} of {len(files)} files could not be read.", file=sys.stderr)
-    return 0 if drawn and not failed else 1
+    for count, how in ((unread, "could not be read"), (partly, "could be read only in part")):
+        if count:
+            print(f"{count} of {len(found.audio)} files {how}.", file=sys.stderr)
+    return 1 if unread or partly or found.closed or not drawn else 0
 
 
-def _start(trained: TrainedModel, options: TranscribeOptions) -> Transcript:
+def _start(trained: TrainedModel, name: str, options: TranscribeOptions) -> Transcript:
     times = options.times or options.format == "json" or options.plot_dir is not None
-    return Transcript(trained, options.chunk_ms, options.left_chunks, times)
+    return Transcript(trained, options.chunk_ms, options.left_chunks, times, name)
 
 
 def _plot(transcript: Transcript, name: str, options: TranscribeOptions) -> bool:
@@ -201,25 +211,36 @@ def _plot(transcript: Transcript, name: str, options: TranscribeOptions) -> bool
 
 def _transcribe_file(
     trained: TrainedModel, path: Path, options: TranscribeOptions, named: bool
-) -> bool:
-    """Prints what a file says; False where its picture can't be written."""
-    rate_hz = trained.sample_rate_hz
-    waveform = load_audio(path, rate_hz)
-    transcript = _start(trained, options)
-    for piece in waveform.split(rate_hz * BLOCK_MS // 1000):
+) -> tuple[bool, bool]:
+    """Prints what a file says; whether all of it was there, and its picture could be written."""
+    samples = 0
+    with AudioReader(path) as reader:
+        transcript = _start(trained, str(path), options)
+        resampler = StreamResampler(reader.rate_hz, trained.sample_rate_hz)
+        for block in reader.blocks(reader.rate_hz):
+            piece = resampler.push(mono(block, path))
+            transcript.push(piece)
+            samples += piece.numel()
+        piece = resampler.push(torch.zeros(0), final=True)
         transcript.push(piece)
-    transcript.finish()
+        samples += piece.numel()
+        transcript.finish()
+        print_warnings(path, reader.warnings)
+        whole = not reader.lost
     if options.format == "json":
-        _print_json(transcript, str(path), waveform.numel() / rate_hz)
+        _print_json(transcript, str(path), samples / trained.sample_rate_hz)
     else:
         print(f"{path}\t{transcript.text}" if named else transcript.text)
         _print_times(transcript, options)
-    return _plot(transcript, path.stem, options)
+    return whole, _plot(transcript, path.stem, options)
 
 
 def _transcribe_stdin(trained: TrainedModel, options: TranscribeOptions) -> bool:
-    """Text appears as it is decoded; times and JSON when the stream has ended."""
-    transcript = _start(trained, options)
+    """Text appears as it is decoded; times and JSON when the stream has ended.
+
+    Returns whether all of the stream was there and its picture could be written.
+    """
+    transcript = _start(trained, NAME, options)
     pieces = StdinPieces(sys.stdin.buffer, options.sample_rate_hz, trained.sample_rate_hz)
     as_text = options.format == "text"
     for piece in pieces:
@@ -227,12 +248,13 @@ def _transcribe_stdin(trained: TrainedModel, options: TranscribeOptions) -> bool
         if as_text and new:
             print(new, end="", flush=True)
     new = transcript.finish()
+    print_warnings(NAME, pieces.warnings)
     if as_text:
         print(new)
         _print_times(transcript, options)
     else:
         _print_json(transcript, "-", pieces.seconds)
-    return _plot(transcript, "stdin", options)
+    return _plot(transcript, "stdin", options) and not pieces.lost
 
 
 def _print_json(transcript: Transcript, name: str, seconds: float) -> None:
@@ -253,42 +275,11 @@ def _print_times(transcript: Transcript, options: TranscribeOptions) -> None:
     sys.stdout.flush()
 
 
-class StdinPieces:
-    """Mono 16-bit little-endian samples of a binary stream in pieces of about 100 ms.
-
-    Args:
-        stream: to read.
-        sample_rate_hz: of its samples.
-        to_hz: of the pieces.
-    """
-
-    def __init__(self, stream: BinaryIO, sample_rate_hz: int, to_hz: int) -> None:
-        self.stream = stream
-        self.to_hz = to_hz
-        self.sample_rate_hz = sample_rate_hz
-        self.seconds = 0.0
-
-    def __iter__(self) -> Iterator[Tensor]:
-        resampler = StreamResampler(self.sample_rate_hz, self.to_hz)
-        size = 2 * (self.sample_rate_hz * BLOCK_MS // 1000)
-        rest = b""
-        while data := self.stream.read(size):
-            data = rest + data
-            rest = data[len(data) // 2 * 2 :]
-            yield resampler.push(self._samples(data[: len(data) // 2 * 2]))
-        if rest:
-            raise ConfigError("The samples on stdin must be 16 bits each, but end in half of one.")
-        yield resampler.push(torch.zeros(0), final=True)
-
-    def _samples(self, data: bytes) -> Tensor:
-        samples = np.frombuffer(data, dtype="<i2").astype(np.float32) / 32768
-        self.seconds += len(samples) / self.sample_rate_hz
-        return torch.from_numpy(samples)
-
-
 def cli() -> None:
     """The command: see `--help`."""
-    run_entry("transcribe", main, (CheckpointError, AudioError), results_on_stdout=True)
+    run_entry(
+        "transcribe", main, (CheckpointError, AudioError, TooLongError), results_on_stdout=True
+    )
 
 
 if __name__ == "__main__":

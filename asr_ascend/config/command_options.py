@@ -95,12 +95,13 @@ class TranscribeOptions(Options):
     wav: str = key(
         MISSING,
         TEXT,
-        "An audio file, a folder of them, or `-` for mono 16-bit little-endian samples on stdin.",
+        "An audio file, a folder of them, or `-` for stdin: an audio file of any kind, or raw "
+        "samples (mono, 16 bits, little-endian).",
     )
     chunk_ms: int | str = key(320, CHUNK_MS, CHUNK)
     left_chunks: int = key(4, integer(0), LEFT)
     sample_rate_hz: int = key(
-        16000, integer(1000), "Rate of the samples on stdin; files say their own."
+        16000, integer(4000, 384000), "Rate of raw samples on stdin; files say their own."
     )
     format: str = key(
         "text",

@@ -35,6 +35,11 @@ class Sound:
     bytes_per_second: float = 0.0
     bytes_per_frame: float = 0.0
 
+    @property
+    def is_placeholder(self) -> bool:
+        """Whether the size is one that programs write before they know it."""
+        return self.stated >= _PLACEHOLDER
+
     def fault(self) -> tuple[str | None, bool]:
         """A sentence if the header's size is wrong, and whether all that was recorded is there."""
         if self.stated == 0 and self.there > 0:
@@ -44,7 +49,7 @@ class Sound:
             )
         if self.stated <= self.there or self.stated >= _FROM_A_PIPE:
             return None, True
-        if self.stated >= _PLACEHOLDER:
+        if self.is_placeholder:
             return (
                 f"its header states {self.stated} bytes, as a recorder writes before it knows, but "
                 f"{self._found()} are there; all of it is read"

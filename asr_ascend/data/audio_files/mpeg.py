@@ -130,7 +130,7 @@ def _runs(content: Content) -> tuple[list[_Run], int, bool]:
         if frame is not None and run is not None and place + frame.size > size:
             cut = frame.stream[:3] == run.first.stream[:3]
             break
-        if frame is not None and (run is not None or _in_sync(content, place)):
+        if frame is not None and (run is not None or in_sync(content, place)):
             info = _stated_frames(content, place, frame)
             if run is None or info is not None or frame.stream[:3] != run.first.stream[:3]:
                 if run is not None:
@@ -164,13 +164,13 @@ def _runs(content: Content) -> tuple[list[_Run], int, bool]:
 
 def _next_frame(content: Content, place: int) -> int | None:
     while (found := content.find(b"\xff", place)) >= 0:
-        if _in_sync(content, found):
+        if in_sync(content, found):
             return found
         place = found + 1
     return None
 
 
-def _in_sync(content: Content, place: int) -> bool:
+def in_sync(content: Content, place: int) -> bool:
     """Whether some frames of one stream follow each other from here, or all until the end."""
     first = _frame_at(content, place)
     frame = first
