@@ -12,6 +12,7 @@ import os
 # step of a small model on two idle cores takes half as long again.
 os.environ.setdefault("GOMP_SPINCOUNT", "10000")
 
+import contextlib
 import logging
 import sys
 import time
@@ -25,6 +26,7 @@ import torch
 from lightning.fabric.utilities.exceptions import MisconfigurationException
 from lightning.pytorch import Callback, Trainer, seed_everything
 from lightning.pytorch.loggers import TensorBoardLogger
+from lightning.pytorch.utilities import rank_zero_only
 
 from asr_ascend.checkpoints.checkpoint import (
     KEY,
@@ -36,14 +38,12 @@ from asr_ascend.checkpoints.warm_start import WarmStart
 from asr_ascend.config.composing import run_entry
 from asr_ascend.config.keys import ConfigError
 from asr_ascend.config.train_options import TrainOptions
-from asr_ascend.data.clip_folder import INDEX
 from asr_ascend.data.datamodule import SpeechDataModule
 from asr_ascend.data.manifest import ManifestError
 from asr_ascend.data.tokenizer import Tokenizer
 from asr_ascend.losses import available_backends
 from asr_ascend.models import build_transducer
 from asr_ascend.training.callbacks import NoiseRamp, StepLog, StepProgress, StepSeeds
-from asr_ascend.training.fingerprint import fingerprint
 from asr_ascend.training.module import TransducerModule
 from asr_ascend.training.optimizer import describe_training
 from asr_ascend.training.run_folder import RunFolder, RunRecord
@@ -55,10 +55,17 @@ from asr_ascend.training.threads import ThreadWatch, set_threads
 def main(options: TrainOptions) -> int:
     """Trains as `options` say, unless that very run is already there; the exit status."""
     print_ = _printer()
-    folder = RunFolder(options, fingerprint(options.plain(), _files(options)))
+    folder = RunFolder(options)
     if folder.finished:
+        folder.warn_of_sources(print_)
         print_(f"{folder.path} holds this very run, finished; force=true trains again.")
         return 0
+    with folder.locked() if _is_first_process() else contextlib.nullcontext():
+        return _train(options, folder, print_)
+
+
+def _train(options: TrainOptions, folder: RunFolder, print_: Any) -> int:
+    """Trains in a folder that no other process works in."""
     ckpt_path = folder.resume_from(print_)
     _check_backend(options.loss.backend)
     _quiet()
@@ -79,7 +86,8 @@ def main(options: TrainOptions) -> int:
     module = TransducerModule(model, tokenizer, options, _teacher(options, tokenizer))
     if unusual := describe_training(model, options.optimizer):
         print_(unusual)
-    record = RunRecord(folder, options, fresh=ckpt_path is None)
+    fresh = ckpt_path is None or not folder.is_own(ckpt_path)
+    record = RunRecord(folder, options, fresh)
     trainer = build_trainer(options, folder.path, datamodule, record)
     started = time.monotonic()
     try:
@@ -222,15 +230,9 @@ def _check_vocabulary(ckpt_path: str, pieces: list[str]) -> None:
         )
 
 
-def _files(options: TrainOptions) -> list[Path]:
-    """What the run reads: manifests, the indices of noise banks and rooms, checkpoints."""
-    data = options.data
-    manifests = [data.train_manifest, data.valid_manifest, data.replay_manifest]
-    folders = [*(data.noise_banks or []), *(data.valid_noise_banks or []), data.rooms_dir]
-    indices = [Path(folder) / INDEX for folder in folders if folder]
-    checkpoints = [options.init_from, options.distillation.teacher]
-    paths = [Path(path) for path in [*manifests, *checkpoints] if path]
-    return [*paths, *indices]
+def _is_first_process() -> bool:
+    """Whether this is the process that begins a training, and starts those of other ranks."""
+    return getattr(rank_zero_only, "rank", 0) == 0 and os.environ.get("NODE_RANK", "0") == "0"
 
 
 def _printer() -> Any:

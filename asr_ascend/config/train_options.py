@@ -278,12 +278,13 @@ class TrainOptions(Options):
     resume: bool = key(
         False,
         FLAG,
-        "Goes on from the run's own last.ckpt if there is one and config and sources are the same.",
+        "Goes on from the run's own last.ckpt if there is one. Where the folder holds another run, "
+        "training is refused.",
     )
     force: bool = key(
         False,
         FLAG,
-        "Trains even if the run is already there, finished, with the same config and sources.",
+        "Trains from the start, and replaces the run that is in the folder.",
     )
     model: ModelOptions = group(ModelOptions, "The model.")
     data: DataOptions = group(DataOptions, "Manifests, tokenizer, features, batches, noise.")

@@ -34,7 +34,7 @@ def rows(folder: Path) -> list[dict[str, str]]:
 
 
 def leave_an_unfinished_run(folder: Path, *settings: str) -> None:
-    """A run of another config: no rank may go on with it, whatever another has written by then."""
+    """A run of another config: no rank may go on with it."""
     assert run("train", *settings, folder=folder).returncode == 0
     path = folder / "outputs" / "smoke" / "run.json"
     record = json.loads(path.read_text(encoding="utf-8"))
@@ -47,7 +47,7 @@ def test_two_ranks_hear_and_learn_what_one_does(tmp_path):
     settings = (*SETTINGS, f"data.train_manifest={manifest}", f"data.replay_manifest={manifest}")
     (tmp_path / "one").mkdir()
     (tmp_path / "two").mkdir()
-    ranks = ("trainer.devices=2", "trainer.strategy=ddp", "resume=true")
+    ranks = ("trainer.devices=2", "trainer.strategy=ddp", "force=true")
     leave_an_unfinished_run(tmp_path / "two", *settings, "optimizer.lr=0.01", "trainer.max_steps=1")
     two = subprocess.Popen(
         command("train", *settings, *ranks),

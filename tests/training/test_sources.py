@@ -1,9 +1,9 @@
-"""What makes a run another run, and what doesn't."""
+"""Which sources a training depends on."""
 
 import pytest
 
-from asr_ascend.training import fingerprint as module
-from asr_ascend.training.fingerprint import fingerprint
+from asr_ascend.training import identity as module
+from asr_ascend.training.identity import source_digest
 
 NAMES = {
     "train.py": True,
@@ -17,7 +17,6 @@ NAMES = {
     "evaluation/report.py": False,
     "config/rules.py": True,
 }
-CONFIG = {"seed": 1, "output_dir": "a", "resume": False}
 
 
 @pytest.fixture
@@ -32,23 +31,9 @@ def package(tmp_path, monkeypatch):
 
 @pytest.mark.parametrize(("name", "counts"), NAMES.items())
 def test_sources_count_if_they_train(package, name, counts):
-    before = fingerprint(CONFIG, [])
+    before = source_digest()
     (package / name).write_text("2\n", encoding="utf-8")
-    assert (fingerprint(CONFIG, []) != before) == counts
-
-
-def test_the_config_counts_except_for_where_a_run_lies(package):
-    before = fingerprint(CONFIG, [])
-    assert fingerprint({**CONFIG, "output_dir": "b", "resume": True}, []) == before
-    assert fingerprint({**CONFIG, "seed": 2}, []) != before
-
-
-def test_the_first_checkpoint_counts(package, tmp_path):
-    path = tmp_path / "base.ckpt"
-    path.write_bytes(b"1")
-    before = fingerprint(CONFIG, [path])
-    path.write_bytes(b"2")
-    assert fingerprint(CONFIG, [path]) != before
+    assert (source_digest() != before) == counts
 
 
 def test_every_place_that_is_named_is_there():
