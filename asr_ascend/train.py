@@ -45,6 +45,7 @@ from asr_ascend.losses import available_backends
 from asr_ascend.models import build_transducer
 from asr_ascend.training.callbacks import NoiseRamp, StepLog, StepProgress, StepSeeds
 from asr_ascend.training.module import TransducerModule
+from asr_ascend.training.nonfinite import DivergedError, NonfiniteSteps
 from asr_ascend.training.optimizer import describe_training
 from asr_ascend.training.run_folder import RunFolder, RunRecord
 from asr_ascend.training.saving import Checkpoints, EarlyStopping, ValidationSteps
@@ -133,9 +134,12 @@ def _closing_lines(trainer: Trainer, folder: Path, seconds: float) -> list[str]:
         lines.insert(0, stopping.describe())
     if averaged:
         lines.insert(-1, f"{folder}/checkpoints/average.ckpt: the mean of the {len(averaged)} best")
-    skipped = found[StepLog].skipped() if trainer.is_global_zero else 0
-    if skipped:
+    log = found[StepLog]
+    if trainer.is_global_zero and (skipped := log.total("skipped")):
         lines.insert(0, f"Skipped as their audio was read, in all epochs: {skipped} utterances")
+    if trainer.is_global_zero and (left_out := log.total("left_out")):
+        told = f"Left out, since their gradient was not finite: {left_out} steps"
+        lines.insert(0, f"{told} ({folder}/nonfinite.jsonl)")
     return lines
 
 
@@ -173,12 +177,14 @@ def build_trainer(
 ) -> Trainer:
     """Lightning's trainer with this project's callbacks; validation counts optimiser steps."""
     settings = options.trainer
+    nonfinite = NonfiniteSteps(folder, settings.max_nonfinite_steps)
     checkpoints = Checkpoints(
         folder / "checkpoints",
         settings.checkpoint_every_steps,
         settings.val_every_steps,
         settings.save_top_k,
         settings.average_top_k,
+        nonfinite,
     )
     patience, min_delta = settings.early_stop_patience, settings.early_stop_min_delta
     assert datamodule.train_dataset is not None
@@ -188,6 +194,7 @@ def build_trainer(
         NoiseRamp(datamodule.train_dataset, settings.ramp_epochs, settings.ramp_db),
         StepLog(folder / "metrics.csv"),
         ThreadWatch(options.model.encoder.encoder_dim, _printer()),
+        nonfinite,
     ]
     if settings.accumulate_grad_batches > 1:
         callbacks.append(ValidationSteps(settings.val_every_steps))
@@ -257,7 +264,7 @@ def _quiet() -> None:
 
 def cli() -> None:
     """The command: see `--help`."""
-    run_entry("train", main, (CheckpointError, ManifestError))
+    run_entry("train", main, (CheckpointError, DivergedError, ManifestError))
 
 
 if __name__ == "__main__":

@@ -201,6 +201,12 @@ class TrainerOptions(Options):
     gradient_clip_val: float | None = key(
         25.0, optional(number(0)), "Norm at which gradients are clipped; null: never."
     )
+    max_nonfinite_steps: int = key(
+        50,
+        integer(0, 100),
+        "A step whose gradient is not finite is left out. Training ends with an error where more "
+        "than this number of the last 100 steps were.",
+    )
     ramp_epochs: int = key(
         4,
         integer(0),

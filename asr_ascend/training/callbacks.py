@@ -33,6 +33,7 @@ COLUMNS = (
     "utterances",
     "tokens",
     "skipped",
+    "left_out",
     "valid_cer",
 )
 
@@ -127,10 +128,15 @@ class StepLog(Callback):
         if not math.isnan(cer):
             self._write(trainer, {"valid_cer": cer})
 
-    def skipped(self) -> int:
-        """Utterances of all ranks and epochs that could not be used when their batch came."""
+    def total(self, column: str) -> int:
+        """Sum over all steps.
+
+        Args:
+            column: "skipped": utterances of all ranks that could not be used when their batch came;
+                "left_out": steps whose gradient was not finite.
+        """
         with self.path.open(newline="", encoding="utf-8") as stream:
-            return sum(int(row["skipped"] or 0) for row in csv.DictReader(stream))
+            return sum(int(row[column] or 0) for row in csv.DictReader(stream))
 
     def _write(self, trainer: Trainer, values: dict[str, Any]) -> None:
         if not trainer.is_global_zero:

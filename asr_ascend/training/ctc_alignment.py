@@ -34,7 +34,7 @@ def first_frames(
 
     Returns:
         (B, U) int64 on the CPU, rising within an utterance; 0 beyond its tokens, and everywhere in
-        an utterance with too few frames for CTC.
+        an utterance with too few frames for CTC, or with a NaN or +inf in its log-probabilities.
     """
     log_probs, tokens = ctc_log_probs.detach().float().cpu(), targets.cpu()
     frames = torch.zeros(tokens.shape, dtype=torch.int64)
@@ -45,11 +45,14 @@ def first_frames(
         repeats = int((target[0, 1:] == target[0, :-1]).sum())
         if count == 0 or length < count + repeats:
             continue
+        if not (log_probs[b, :length] < torch.inf).all():
+            continue
         sizes = torch.tensor([length]), torch.tensor([count])
         path, _ = torchaudio.functional.forced_align(
             log_probs[b : b + 1, :length].contiguous(), target.contiguous(), *sizes, blank
         )
         before = torch.cat([torch.full((1,), blank), path[0, :-1].long()])
-        starts = (path[0] != blank) & (path[0] != before)
-        frames[b, :count] = starts.nonzero()[:, 0]
+        starts = ((path[0] != blank) & (path[0] != before)).nonzero()[:, 0]
+        if len(starts) == count:  # else no alignment is possible
+            frames[b, :count] = starts
     return frames

@@ -169,8 +169,9 @@ class TransducerModule(LightningModule):
         # Most steps are within the limit; torch's own clipping multiplies all gradients by 1 then.
         if limit and not norm < limit:
             nn.utils.clip_grads_with_norm_(parameters, limit, norm)
-        self.last_step_metrics["grad_norm"] = float(norm)
-        if not torch.isfinite(norm):
+        finite = bool(torch.isfinite(norm))
+        self.last_step_metrics.update(grad_norm=float(norm), left_out=int(not finite))
+        if not finite:
             optimizer.zero_grad(set_to_none=True)
 
     def on_validation_epoch_start(self) -> None:

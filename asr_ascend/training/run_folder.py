@@ -17,8 +17,8 @@ from asr_ascend.config.composing import made_by
 from asr_ascend.config.keys import ConfigError, plain_value
 from asr_ascend.config.train_options import TrainOptions
 from asr_ascend.system.atomic import write_json
-from asr_ascend.system.paths import folder_fault
 from asr_ascend.system.locking import LockedError, locked
+from asr_ascend.system.paths import folder_fault
 from asr_ascend.training.identity import RunIdentity, describe_differences, known_keys
 
 RECORD = "run.json"

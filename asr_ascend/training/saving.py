@@ -11,6 +11,7 @@ from lightning.pytorch import Callback, LightningModule, Trainer
 
 from asr_ascend.checkpoints.average import average_checkpoints
 from asr_ascend.checkpoints.checkpoint import AtomicCheckpointIO
+from asr_ascend.training.nonfinite import NonfiniteSteps
 
 
 class Checkpoints(Callback):
@@ -27,16 +28,24 @@ class Checkpoints(Callback):
         val_every_steps: optimiser steps between two validations.
         top_k: how many best checkpoints to keep.
         average_k: how many of them to average at the end, at most top_k; 0: none.
+        nonfinite: ends the training where a checkpoint would hold weights that aren't finite.
     """
 
     def __init__(
-        self, folder: Path, every_steps: int, val_every_steps: int, top_k: int, average_k: int
+        self,
+        folder: Path,
+        every_steps: int,
+        val_every_steps: int,
+        top_k: int,
+        average_k: int,
+        nonfinite: NonfiniteSteps,
     ) -> None:
         self.folder = folder
         self.every_steps = every_steps
         self.val_every_steps = val_every_steps
         self.top_k = top_k
         self.average_k = average_k
+        self.nonfinite = nonfinite
         self.best: list[tuple[float, str]] = []
         self.saved_step = -1
 
@@ -61,9 +70,11 @@ class Checkpoints(Callback):
         validates = trainer.enable_validation and step % self.val_every_steps == 0
         due = step % self.every_steps == 0 or _ends_training(trainer)
         if step != self.saved_step and due and not validates:
+            self.nonfinite.check_weights(trainer, pl_module)
             self._save_last(trainer)
 
     def on_validation_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
+        self.nonfinite.check_weights(trainer, pl_module)
         cer = float(trainer.callback_metrics["valid_cer"])
         entry = (cer, f"best-step{trainer.global_step:06d}-cer{100 * cer:.2f}.ckpt")
         measured = [] if math.isnan(cer) else [entry]
