@@ -39,6 +39,7 @@ from asr_ascend.config.composing import run_entry
 from asr_ascend.config.keys import ConfigError
 from asr_ascend.config.train_options import TrainOptions
 from asr_ascend.data.datamodule import SpeechDataModule
+from asr_ascend.data.loader import WorkerError, worker_problems
 from asr_ascend.data.manifest import ManifestError
 from asr_ascend.data.tokenizer import Tokenizer
 from asr_ascend.losses import available_backends
@@ -92,7 +93,8 @@ def _train(options: TrainOptions, folder: RunFolder, print_: Any) -> int:
     trainer = build_trainer(options, folder.path, datamodule, record)
     started = time.monotonic()
     try:
-        trainer.fit(module, datamodule=datamodule, ckpt_path=ckpt_path, weights_only=True)
+        with worker_problems(config["data"]["num_workers"]):
+            trainer.fit(module, datamodule=datamodule, ckpt_path=ckpt_path, weights_only=True)
     except SystemExit as stop:  # Lightning's answer to Ctrl-C, with a status of its own
         if isinstance(stop.__context__, KeyboardInterrupt) and trainer.is_global_zero:
             told = "Interrupted; resume=true goes on from the run's last checkpoint."
@@ -264,7 +266,7 @@ def _quiet() -> None:
 
 def cli() -> None:
     """The command: see `--help`."""
-    run_entry("train", main, (CheckpointError, DivergedError, ManifestError))
+    run_entry("train", main, (CheckpointError, DivergedError, ManifestError, WorkerError))
 
 
 if __name__ == "__main__":

@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
+import errno
+import multiprocessing
+import pickle
+import shutil
 from collections.abc import Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import contextmanager
 from typing import Any, overload
 
 import torch
@@ -11,6 +16,8 @@ from torch.utils.data import DataLoader, Dataset
 
 from asr_ascend.data.dataset import Batch, SpeechDataset
 from asr_ascend.data.sampler import LatticeCostBatchSampler
+
+SHARED_MEMORY = "/dev/shm"
 
 
 class BatchLoader:
@@ -69,7 +76,10 @@ class BatchLoader:
             # Features are made on one thread, and torch's number of threads is the process's: a
             # thread here would take training's other threads away while it is busy.
             return (self.dataset[item] for item in work)
-        loader: DataLoader[Batch] = DataLoader(
+        return self._prepared_by_workers(work)
+
+    def _prepared_by_workers(self, work: list[tuple[int, list[int]]]) -> Iterator[Batch]:
+        loader: DataLoader[bytes] = DataLoader(
             _WorkItems(self.dataset, work),
             batch_size=None,
             shuffle=False,
@@ -79,7 +89,59 @@ class BatchLoader:
             # a run resumed within an epoch would draw other dropout masks than an unbroken one.
             generator=torch.Generator().manual_seed(0),
         )
-        return iter(loader)
+        with worker_problems(self.num_workers):
+            _try_semaphores(self.num_workers)
+        for pickled in loader:
+            batch: Batch = pickle.loads(pickled)
+            yield batch
+
+
+class WorkerError(Exception):
+    """A worker process can't begin or ended; the message is for the user."""
+
+
+@contextmanager
+def worker_problems(num_workers: int) -> Iterator[None]:
+    """Context in which the end of a data worker is a WorkerError, wherever it is heard of.
+
+    It can interrupt any work of the main process, since torch answers a signal of the system.
+
+    Args:
+        num_workers: as of `BatchLoader`.
+
+    Raises:
+        WorkerError: names the keys that help.
+    """
+    try:
+        yield
+    except (RuntimeError, OSError) as error:
+        full = isinstance(error, OSError) and error.errno == errno.ENOSPC and not error.filename
+        if not full and not str(error).startswith("DataLoader worker"):
+            raise
+        reason = error.strerror if isinstance(error, OSError) else str(error)
+        raise WorkerError(
+            f"The data workers ended: {' '.join(str(reason).split()).rstrip('.')}. "
+            f"{_shared_memory()}`data.num_workers` is {num_workers}: 0 needs no worker and no "
+            "shared memory, and batches of a lower data.max_batch_seconds take less memory."
+        ) from error
+
+
+def _try_semaphores(num_workers: int) -> None:
+    """Makes what DataLoader is going to make, and would fail at with a traceback."""
+    queues: list[Any] = [multiprocessing.Queue() for _ in range(num_workers + 1)]
+    for queue in queues:
+        queue.close()
+
+
+def _shared_memory() -> str:
+    """A sentence about the folder in which processes share memory; "" where there is none."""
+    try:
+        usage = shutil.disk_usage(SHARED_MEMORY)
+    except OSError:
+        return ""
+    return (
+        f"{SHARED_MEMORY} has {usage.free / 2**20:.1f} MiB free of {usage.total / 2**20:.1f} MiB. "
+    )
 
 
 class FixedBatches(Sequence[Batch]):
@@ -107,7 +169,14 @@ class FixedBatches(Sequence[Batch]):
         return self._speech[(0, self._indices[position])]
 
 
-class _WorkItems(Dataset[Batch]):
+class _WorkItems(Dataset[bytes]):
+    """Pickled batches.
+
+    A tensor that a worker hands over would lie in shared memory, of which a container has little
+    (Docker: 64 MiB). Where that is full, the worker's thread fails alone and training waits for
+    ever. Bytes go through a pipe.
+    """
+
     def __init__(self, dataset: SpeechDataset, work: list[tuple[int, list[int]]]) -> None:
         self.dataset = dataset
         self.work = work
@@ -115,8 +184,8 @@ class _WorkItems(Dataset[Batch]):
     def __len__(self) -> int:
         return len(self.work)
 
-    def __getitem__(self, position: int) -> Batch:
-        return self.dataset[self.work[position]]
+    def __getitem__(self, position: int) -> bytes:
+        return pickle.dumps(self.dataset[self.work[position]], pickle.HIGHEST_PROTOCOL)
 
 
 def _one_ahead(dataset: SpeechDataset, work: list[tuple[int, list[int]]]) -> Iterator[Batch]:
