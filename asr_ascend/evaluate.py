@@ -141,7 +141,7 @@ def load_sets(manifests: Sequence[str], limit: int | None) -> Iterator[tuple[str
 def decode_all(
     trained: TrainedModel, spoken: Sequence[Spoken], options: EvaluateOptions
 ) -> list[report.Decoded]:
-    """Every utterance at every SNR, streaming and, if asked for, with full context."""
+    """Every utterance at every SNR, streaming and, if asked for, with full context; set by set."""
     contexts = [
         (report.FULL if chunk_frames is None else report.STREAMING, chunk_frames, left_chunks)
         for chunk_frames, left_chunks in evaluation_chunks(trained.model.encoder, options)

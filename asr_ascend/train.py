@@ -40,9 +40,10 @@ from asr_ascend.config.keys import ConfigError
 from asr_ascend.config.train_options import TrainOptions
 from asr_ascend.data.datamodule import SpeechDataModule
 from asr_ascend.data.loader import WorkerError, worker_problems
-from asr_ascend.data.manifest import ManifestError
+from asr_ascend.data.manifest import ManifestError, missing_manifest
 from asr_ascend.data.tokenizer import Tokenizer
 from asr_ascend.losses import available_backends
+from asr_ascend.losses.backends import cpu_library
 from asr_ascend.models import build_transducer
 from asr_ascend.training.callbacks import NoiseRamp, StepLog, StepProgress, StepSeeds
 from asr_ascend.training.module import TransducerModule
@@ -69,7 +70,7 @@ def main(options: TrainOptions) -> int:
 def _train(options: TrainOptions, folder: RunFolder, print_: Any) -> int:
     """Trains in a folder that no other process works in."""
     ckpt_path = folder.resume_from(print_)
-    _check_backend(options.loss.backend)
+    _check_backend(options.loss.backend, options.trainer.accelerator)
     _quiet()
     seed_everything(options.seed, verbose=False)
     start = WarmStart.read(options.init_from) if options.init_from else None
@@ -93,7 +94,7 @@ def _train(options: TrainOptions, folder: RunFolder, print_: Any) -> int:
     trainer = build_trainer(options, folder.path, datamodule, record)
     started = time.monotonic()
     try:
-        with worker_problems(config["data"]["num_workers"]):
+        with worker_problems(options.data.num_workers):
             trainer.fit(module, datamodule=datamodule, ckpt_path=ckpt_path, weights_only=True)
     except SystemExit as stop:  # Lightning's answer to Ctrl-C, with a status of its own
         if isinstance(stop.__context__, KeyboardInterrupt) and trainer.is_global_zero:
@@ -107,9 +108,16 @@ def _train(options: TrainOptions, folder: RunFolder, print_: Any) -> int:
     return 0
 
 
-def _check_backend(name: str | None) -> None:
+def _check_backend(name: str | None, accelerator: str) -> None:
     """What a config can't know: which backends of the loss there are here."""
     usable = available_backends()
+    if name is None and accelerator == "cpu" and "cpu" not in usable:
+        try:
+            cpu_library.library()
+        except RuntimeError as error:
+            raise ConfigError(
+                f"`loss.backend` null needs the native loss, but {error} (loss.backend=reference)."
+            ) from error
     if name is not None and name not in usable:
         raise ConfigError(
             f"`loss.backend` must be null or one of those usable here ({', '.join(usable)}), but "
@@ -149,12 +157,8 @@ def _data(options: TrainOptions, start: WarmStart | None, print_: Any) -> Speech
     """The data module, set up: manifests checked, tokenizer made, blank's range known."""
     for key in ("train_manifest", "valid_manifest", "replay_manifest"):
         given = getattr(options.data, key)
-        path = Path(given or "")
-        if given is not None and not path.is_file():
-            raise ConfigError(
-                f"`data.{key}` must be a file, but {path} is not there. The embedded corpus is "
-                f"made by: python -m asr_ascend.data.synthesis --out {path.parent}"
-            )
+        if given is not None and (problem := missing_manifest(given)):
+            raise ConfigError(f"`data.{key}` must be a file, but {problem}")
     bytes_per_logit = getattr(torch, options.loss.dtype).itemsize
     try:
         datamodule = SpeechDataModule(

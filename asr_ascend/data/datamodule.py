@@ -24,6 +24,7 @@ from asr_ascend.data.tokenizer import Tokenizer
 __all__ = ["Batch", "SpeechDataModule"]
 
 _CMVN_UTTERANCES = 200
+_LISTED = 20
 
 
 class SpeechDataModule(lightning.LightningDataModule):
@@ -129,11 +130,37 @@ class SpeechDataModule(lightning.LightningDataModule):
                 f"Validation: {self._sampler(valid, shuffle=False).describe()}",
                 f"Vocabulary: {self.tokenizer.vocab_size}, blank {self.tokenizer.blank}",
                 *(
-                    f"Skipped of {name}: {filtering.describe_skipped(counts)}"
+                    f"Skipped of {name}: {filtering.describe_skipped(counts, self._limit_keys())}"
                     for name, counts in self.skipped.items()
                 ),
+                *self._unknown_in_validation(),
             ]
         )
+
+    def _limit_keys(self) -> dict[str, str]:
+        """Which key makes a reason to skip, and its value."""
+        key, seconds = "max_utterance_seconds", self.max_utterance_seconds
+        if seconds < self.options.max_utterance_seconds:
+            key = "max_batch_seconds"
+        return {
+            filtering.TOO_LONG: f"`data.{key}` is {seconds:g}",
+            filtering.LATTICE_TOO_LARGE: f"`data.max_lattice_bytes` is {self.options.max_lattice_bytes}",
+        }
+
+    def _unknown_in_validation(self) -> list[str]:
+        """A line about the characters of the validation set that the model can't write."""
+        texts = [utterance.text for utterance in self._ready(self.valid_dataset).utterances]
+        found = [self.tokenizer.unknown_characters(text) for text in texts]
+        characters = list(dict.fromkeys(character for part in found for character in part))
+        if not characters:
+            return []
+        listed = ", ".join(map(repr, characters[:_LISTED])) + (
+            f" and {len(characters) - _LISTED} more" if len(characters) > _LISTED else ""
+        )
+        return [
+            f"Unknown in valid: {sum(map(bool, found))} of {len(texts)} utterances have characters "
+            f"that the vocabulary lacks ({listed}), so that the CER can't fall to 0"
+        ]
 
     def _tokenizer(self, texts: Iterable[str]) -> Tokenizer:
         given = self.tokenizer
@@ -166,8 +193,8 @@ class SpeechDataModule(lightning.LightningDataModule):
         limits, encode = self._limits(unk), self.tokenizer.encode
         kept, targets, skipped = filtering.usable(utterances, limits, encode, self._frames)
         self.skipped[name] = skipped
-        path = self.manifests[name]
-        told = f"{filtering.describe_skipped(skipped)} of {len(utterances)} utterances of {path}"
+        described = filtering.describe_skipped(skipped, self._limit_keys())
+        told = f"{described} of {len(utterances)} utterances of {self.manifests[name]}"
         if not kept:
             raise ValueError(f"`{name}_manifest` must have a usable utterance, but skipped {told}.")
         if skipped:

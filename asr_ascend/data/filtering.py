@@ -97,10 +97,18 @@ def usable(
     return kept, targets, dict(skipped)
 
 
-def describe_skipped(skipped: Mapping[str, int]) -> str:
-    """ "3 (2 empty text, 1 too long)", the most frequent reason first; "0" for none."""
+def describe_skipped(skipped: Mapping[str, int], keys: Mapping[str, str]) -> str:
+    """ "3 (2 empty text, 1 too long: ...)", the most frequent reason first; "0" for none.
+
+    Args:
+        skipped: how many by reason.
+        keys: what to say of a reason: the key that sets its limit, and its value.
+    """
     if not skipped:
         return "0"
     ordered = sorted(skipped.items(), key=lambda item: (-item[1], item[0]))
-    reasons = ", ".join(f"{count} {reason}" for reason, count in ordered)
+    reasons = ", ".join(
+        f"{count} {reason}" + (f": {keys[reason]}" if reason in keys else "")
+        for reason, count in ordered
+    )
     return f"{sum(skipped.values())} ({reasons})"

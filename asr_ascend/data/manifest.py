@@ -49,6 +49,31 @@ class ManifestError(ValueError):
         super().__init__(f"{path} has {count}:\n" + "\n".join(f"  {text}" for text in problems))
 
 
+# The embedded corpora of the configs, and what makes each.
+_EMBEDDED = {"data/demo": "", "data/smoke": " --train 20"}
+
+
+def missing_manifest(path: str | os.PathLike[str]) -> str:
+    """What is wrong with a path that is no file, and what makes a manifest there; "" for a file."""
+    manifest = user_path(path)
+    if manifest.is_file():
+        return ""
+    kind = "a folder" if manifest.is_dir() else "not there"
+    return f"{manifest} is {kind}.{_made_by(path)}"
+
+
+def _made_by(path: str | os.PathLike[str]) -> str:
+    """A sentence with the command that makes a manifest of a folder, or an embedded corpus."""
+    if user_path(path).is_dir():
+        command = f"python -m asr_ascend.data.importing folder {path} --out data/mine"
+        return f" A manifest of the recordings in a folder is made by: {command}"
+    folder = Path(path).parent.as_posix()
+    if folder not in _EMBEDDED:
+        return ""
+    command = f"python -m asr_ascend.data.synthesis --out {folder}{_EMBEDDED[folder]}"
+    return f" The embedded corpus is made by: {command}"
+
+
 def load_manifest(path: str | os.PathLike[str]) -> list[Utterance]:
     """Utterances of a JSONL manifest, in its order, after every line was checked.
 
@@ -67,7 +92,9 @@ def load_manifest(path: str | os.PathLike[str]) -> list[Utterance]:
         lines = manifest.read_text(encoding="utf-8-sig").split("\n")
     except (OSError, UnicodeDecodeError) as error:
         reason = error.strerror if isinstance(error, OSError) else "it is not UTF-8 text"
-        raise ManifestError(manifest, [f"it cannot be read: {reason}"]) from error
+        made_by = "" if manifest.is_file() else _made_by(path)
+        told = f"it cannot be read: {reason}" + (f".{made_by}" if made_by else "")
+        raise ManifestError(manifest, [told]) from error
     utterances: list[Utterance] = []
     problems: list[str] = []
     line_of_id: dict[str, int] = {}

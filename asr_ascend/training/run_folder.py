@@ -63,16 +63,19 @@ class RunFolder:
         """
         if fault := folder_fault(self.path, for_tensorboard=True):
             raise ConfigError(f"`output_dir` must be a folder, but {fault}.")
+        lock = contextlib.ExitStack()
         try:
             self.path.mkdir(parents=True, exist_ok=True)
-            with locked(self.path / LOCK):
-                self._read()
-                yield
+            lock.enter_context(locked(self.path / LOCK))
         except LockedError as error:
             raise ConfigError(
                 f"`output_dir` must be a folder in which no other training runs, but one runs in "
                 f"{self.path}; name=... gives this run a folder of its own."
             ) from error
+        try:
+            with lock:
+                self._read()
+                yield
         finally:
             with contextlib.suppress(OSError):
                 self.path.rmdir()  # only an empty one

@@ -118,7 +118,8 @@ def test_what_the_manifest_shows_is_skipped_and_counted(manifests):
         train5={"text": "aq"},
     )
     message = re.escape(
-        "Skipped 5 (2 empty text, 1 more tokens than encoder frames, 1 no audio, 1 too long) "
+        "Skipped 5 (2 empty text, 1 more tokens than encoder frames, 1 no audio, 1 too long: "
+        "`data.max_utterance_seconds` is 20) "
         f"of 8 utterances of {manifests[0]}."
     )
     with pytest.warns(UserWarning, match=f"^{message}$"):

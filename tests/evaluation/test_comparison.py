@@ -54,6 +54,21 @@ def test_other_snrs_take_its_place_where_those_are_missing():
     ]
 
 
+@pytest.mark.parametrize(
+    ("before", "after", "sentence"),
+    [
+        (100, 100, "Neither model recognises clean speech: the CER stays 100.00%."),
+        (85, 90, "Neither model recognises clean speech: the CER rises from 85.00% to 90.00%."),
+        (100, 20, "Clean speech pays nothing: the CER falls from 100.00% to 20.00%."),
+        (20, 100, "Clean speech pays 80.00 points: the CER rises from 20.00% to 100.00%."),
+    ],
+)
+def test_clean_speech_pays_only_where_it_was_recognised(before, after, sentence):
+    was = results({("a", None): before}), {"checkpoint": "before.ckpt", "step": 10}
+    summary = report.summarise(results({("a", None): after}), ABOUT, 3, was)
+    assert comparison.headline(summary)[-1] == sentence
+
+
 def test_the_table_has_both_models_by_set_and_snr(summary):
     lines = [line.split() for line in comparison.table(summary)]
     assert lines[0] == ["clean", "5", "0"]

@@ -3,9 +3,11 @@
 import csv
 import json
 
+import pytest
 import torch
 
 from asr_ascend.checkpoints.checkpoint import load_model, read_checkpoint
+from asr_ascend.losses.backends import cpu_library
 from tests.support.tiny_runs import BLANK_LAST, TINY, run
 
 
@@ -80,6 +82,83 @@ def test_a_missing_manifest_says_how_the_corpus_is_made(tmp_path):
         "Error: `data.train_manifest` must be a file, but data/demo/train.jsonl is not there. The "
         "embedded corpus is made by: python -m asr_ascend.data.synthesis --out data/demo\n"
     )
+
+
+@pytest.mark.parametrize(
+    ("path", "problem"),
+    [
+        (
+            "data/smoke/train.jsonl",
+            "data/smoke/train.jsonl is not there. The embedded corpus is made by: python -m "
+            "asr_ascend.data.synthesis --out data/smoke --train 20",
+        ),
+        ("data/mine/train.jsonl", "data/mine/train.jsonl is not there."),
+        ("train.jsonl", "train.jsonl is not there."),
+        (
+            ".",
+            ". is a folder. A manifest of the recordings in a folder is made by: python -m "
+            "asr_ascend.data.importing folder . --out data/mine",
+        ),
+    ],
+)
+@pytest.mark.parametrize("key", ["train_manifest", "valid_manifest", "replay_manifest"])
+def test_a_manifest_that_is_no_file_says_what_makes_one(tiny_run, tmp_path, key, path, problem):
+    given = f"data.train_manifest={tiny_run.manifest}"
+    done = run("train", *TINY, given, f"data.{key}={path}", folder=tmp_path)
+    assert done.returncode == 2
+    if key == "train_manifest":  # the validation set of this experiment is the training set
+        assert done.stderr == f"Error: `data.{key}` must be a file, but {problem}\n"
+    assert f"`data.{key}` must be a file, but {problem}" in done.stderr
+
+
+def test_the_evaluation_says_so_too(tiny_run, tmp_path):
+    given = (f"checkpoint={tiny_run.checkpoint}", "manifest=data/demo/commands.jsonl")
+    done = run("evaluate", *given, folder=tmp_path)
+    assert done.returncode == 2
+    assert done.stderr.splitlines()[-1] == (
+        "  it cannot be read: No such file or directory. The embedded corpus is made by: python -m "
+        "asr_ascend.data.synthesis --out data/demo"
+    )
+
+
+def test_a_package_that_is_not_built_is_told_before_data_is_read(tiny_run, tmp_path, monkeypatch):
+    def missing():
+        raise RuntimeError("the CPU library of asr_ascend is not built")
+
+    monkeypatch.setattr(cpu_library, "library", missing)
+    manifest = f"data.train_manifest={tiny_run.manifest}"
+    done = run("train", *TINY, manifest, folder=tmp_path)
+    assert (done.returncode, done.stderr) == (
+        2,
+        "Error: `loss.backend` null needs the native loss, but the CPU library of asr_ascend is "
+        "not built (loss.backend=reference).\n",
+    )
+
+
+def test_a_folder_that_can_not_be_made_is_told_before_data_is_read(tiny_run, tmp_path):
+    (tmp_path / "file").write_text("", encoding="utf-8")
+    manifest = f"data.train_manifest={tiny_run.manifest}"
+    done = run("train", *TINY, manifest, "output_dir=file/run", folder=tmp_path)
+    assert (done.returncode, done.stderr) == (
+        2,
+        f"Error: `output_dir` must be a folder, but {tmp_path / 'file'} is a file.\n",
+    )
+
+
+def test_a_validation_set_with_unknown_characters_is_told(tiny_run, tmp_path):
+    texts = tiny_run.manifest.read_text(encoding="utf-8").splitlines(keepends=True)
+    known = [line for line in texts if "戊" not in line and "己" not in line]
+    train = tiny_run.manifest.with_name("some.jsonl")
+    train.write_text("".join(known), encoding="utf-8")
+    sets = (f"data.train_manifest={train}", f"data.valid_manifest={tiny_run.manifest}")
+    steps = ("trainer.max_steps=1", "trainer.progress_bar=false")
+    done = run("train", *TINY, *sets, *steps, folder=tmp_path)
+    assert done.returncode == 0, done.stderr
+    count = len(texts) - len(known)
+    assert (
+        f"Unknown in valid: {count} of 8 utterances have characters that the vocabulary lacks "
+        "('戊'), so that the CER can't fall to 0"
+    ) in done.stderr.splitlines()
 
 
 def test_resuming_with_another_vocabulary_is_one_sentence(tiny_run, tmp_path):
