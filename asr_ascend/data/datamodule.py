@@ -142,9 +142,10 @@ class SpeechDataModule(lightning.LightningDataModule):
         key, seconds = "max_utterance_seconds", self.max_utterance_seconds
         if seconds < self.options.max_utterance_seconds:
             key = "max_batch_seconds"
+        most_bytes = self.options.max_lattice_bytes
         return {
             filtering.TOO_LONG: f"`data.{key}` is {seconds:g}",
-            filtering.LATTICE_TOO_LARGE: f"`data.max_lattice_bytes` is {self.options.max_lattice_bytes}",
+            filtering.LATTICE_TOO_LARGE: f"`data.max_lattice_bytes` is {most_bytes}",
         }
 
     def _unknown_in_validation(self) -> list[str]:
