@@ -21,7 +21,7 @@ _FILE = re.compile(r'^!(\d+) = !DIFile\(filename: "(.*?)", directory: "(.*?)"')
 # AscendC, what the lint's header declares, what a compiler makes of copies and zeros; and behind
 # new, delete, throw and dynamic_cast, which have rules of their own.
 _KNOWN = re.compile(
-    r"_ZNK?7AscendC|_Z\d+DeviceLint|llvm\.|mem(?:cpy|set|move)$"
+    r"_ZNK?7AscendC|_Z\d+DeviceLint|_Z11GetTPipePtrv$|llvm\.|mem(?:cpy|set|move)$"
     r"|_Zn[wa]|_Zd[la]|__cxa_|__gxx_|_ZSt9terminate|__dynamic_cast"
 )
 

@@ -9,63 +9,14 @@
 #define __gm__ __attribute__((address_space(1)))
 #define __ubuf__ __attribute__((address_space(2)))
 
+#include "../emulator/emulator/enumerations.h"
+
 using half = _Float16;
 struct bfloat16_t {
   uint16_t bits;
 };
-using GM_ADDR = __gm__ uint8_t*;
-
-enum pipe_t { PIPE_S, PIPE_V, PIPE_MTE2, PIPE_MTE3, PIPE_ALL };
-enum event_t {
-  EVENT_ID0,
-  EVENT_ID1,
-  EVENT_ID2,
-  EVENT_ID3,
-  EVENT_ID4,
-  EVENT_ID5,
-  EVENT_ID6,
-  EVENT_ID7
-};
 
 namespace AscendC {
-
-using TEventID = int8_t;
-
-enum class TPosition : uint8_t { GM, VECIN, VECOUT, VECCALC };
-using QuePosition = TPosition;
-enum class HardEvent : uint8_t {
-  V_S,
-  S_V,
-  MTE2_V,
-  V_MTE2,
-  V_MTE3,
-  MTE3_V,
-  MTE2_S,
-  S_MTE2,
-  S_MTE3,
-  MTE3_S,
-  MTE3_MTE2,
-  MTE2_MTE3
-};
-enum class RoundMode : uint8_t {
-  CAST_NONE,
-  CAST_RINT,
-  CAST_FLOOR,
-  CAST_CEIL,
-  CAST_ROUND,
-  CAST_TRUNC,
-  CAST_ODD
-};
-enum class CMPMODE : uint8_t { LT, GT, EQ, LE, GE, NE };
-enum class SELMODE : uint8_t { VSEL_CMPMASK_SPR, VSEL_TENSOR_SCALAR_MODE, VSEL_TENSOR_TENSOR_MODE };
-enum class ReduceOrder : uint8_t {
-  ORDER_VALUE_INDEX,
-  ORDER_INDEX_VALUE,
-  ORDER_ONLY_VALUE,
-  ORDER_ONLY_INDEX
-};
-enum class CacheLine : uint8_t { SINGLE_CACHE_LINE, ENTIRE_DATA_CACHE };
-enum class DcciDst : uint8_t { CACHELINE_ALL, CACHELINE_UB, CACHELINE_OUT, CACHELINE_ATOMIC };
 
 struct UnaryRepeatParams {
   UnaryRepeatParams();
@@ -165,7 +116,6 @@ class TPipe {
   TEventID FetchEventID();
 };
 
-TPipe* GetTPipePtr();
 int64_t GetBlockIdx();
 int64_t GetBlockNum();
 GM_ADDR GetUserWorkspace(GM_ADDR workspace);
@@ -298,6 +248,8 @@ float ToFloat(const bfloat16_t& value);
 bfloat16_t ToBfloat16(const float& value);
 
 }  // namespace AscendC
+
+AscendC::TPipe* GetTPipePtr();
 
 // The tiling comes from global memory; which key it is, only a launch knows.
 template <typename T>

@@ -43,6 +43,9 @@ FUNCTIONS = {"FunctionDecl", "CXXMethodDecl", "CXXConstructorDecl", "CXXDestruct
 SCOPES = {"CXXRecordDecl": "record", "LambdaExpr": "lambda", **dict.fromkeys(FUNCTIONS, "function")}
 FOREIGN_SPACE = re.compile(r"__gm__|__ubuf__|address_space\(")
 INCLUDE = re.compile(r'^\s*#\s*include\s*["<](.+)[">]')
+LITERAL = re.compile(r"\d+[uU]?[lL]*")
+LITERAL_MACRO = re.compile(r"^#define (\w+) \d+[uU]?[lL]*$", re.MULTILINE)
+TILING_KEY = re.compile(r"TILING_KEY_IS\(\s*([^()]*?)\s*\)")
 DIAGNOSTIC = re.compile(r"^(.+?):(\d+):\d+: (?:fatal )?error: (.*)$", re.MULTILINE)
 
 
@@ -86,6 +89,24 @@ def check_includes(paths: list[Path]) -> Iterator[Finding]:
             included = INCLUDE.match(line)
             if included and Path(included[1]).name not in own | HEADERS:
                 yield Finding(str(path), number, "std", f"`{included[1]}` is not there on a device")
+
+
+def check_tiling(paths: list[Path]) -> Iterator[Finding]:
+    """What CANN's tools read of the text, before a compiler does."""
+    texts = {path: path.read_text() for path in paths}
+    literals = {name for text in texts.values() for name in LITERAL_MACRO.findall(text)}
+    for path, text in texts.items():
+        lines = [line.partition("//")[0] for line in text.splitlines()]
+        defaults = [n for n, line in enumerate(lines, 1) if "REGISTER_TILING_DEFAULT(" in line]
+        uses = any(word in line for line in lines for word in ("TILING_KEY_IS(", "GET_TILING_DATA"))
+        if path.suffix == ".cpp" and (len(defaults) > 1 or (uses and not defaults)):
+            message = f"an entry needs one REGISTER_TILING_DEFAULT, but has {len(defaults)}"
+            yield Finding(str(path), defaults[1] if defaults else 1, "tiling", message)
+        for number, line in enumerate(lines, 1):
+            for key in TILING_KEY.findall(line):
+                if not LITERAL.fullmatch(key) and key not in literals:
+                    message = f"TILING_KEY_IS takes a literal or a macro of one, not `{key}`"
+                    yield Finding(str(path), number, "tiling", message)
 
 
 def check_compile(clang: str, unit: Path) -> Iterator[Finding]:
@@ -255,6 +276,7 @@ def lint(kernels: Path, clang: str) -> list[Finding]:
         unit.write_text("".join(f'#include "{path}"\n' for path in in_order))
         found = [
             *check_includes(paths),
+            *check_tiling(paths),
             *check_compile(clang, unit),
             *check_tree(clang, unit, paths),
             *check_calls(clang, unit),

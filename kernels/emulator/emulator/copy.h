@@ -20,7 +20,7 @@ struct CopyShape {
   uint64_t ub_gap = 0;  // the same in UB, in bytes
   uint64_t left = 0;    // padding in UB, bytes
   uint64_t right = 0;   // padding in UB, bytes
-  bool fill = false;    // the padding holds a value; else its content is unknown
+  bool fill = true;     // what completes a block holds a value; else its content is unknown
 
   uint64_t UbBlock() const { return RoundUp(left + bytes + right, kBlockBytes); }
   uint64_t UbTotal() const { return (count - 1) * (UbBlock() + ub_gap) + UbBlock(); }
@@ -61,6 +61,7 @@ inline uint64_t AccessGm(Core& core, const char* operand, const GmView& view,
 template <typename T>
 void CopyIn(Core& core, const UbView& dst, const GmView& src, const CopyShape& shape,
             const T& padding) {
+  CheckCopyPosition(core, "dst", dst);
   CheckOperand(core, "dst", dst, shape.UbTotal());
   const uint64_t start = AccessGm(core, "src", src, shape, false, false);
   for (uint64_t i = 0; i < shape.count; ++i) {
@@ -68,7 +69,8 @@ void CopyIn(Core& core, const UbView& dst, const GmView& src, const CopyShape& s
     const auto at = static_cast<uint32_t>(dst.offset + i * (shape.UbBlock() + shape.ub_gap));
     core.Write("dst", at, static_cast<uint32_t>(shape.UbBlock()));
     uint8_t* to = core.Ub(at);
-    // What completes the last 32 bytes repeats the block's first element, if there's no padding.
+    // With isPad, what completes the last 32 bytes is the padding's value, or the block's first
+    // element where no padding is asked for.
     const bool padded = shape.left + shape.right > 0;
     T value = padding;
     if (!padded) std::memcpy(&value, from, sizeof(T));
@@ -78,7 +80,7 @@ void CopyIn(Core& core, const UbView& dst, const GmView& src, const CopyShape& s
       std::memcpy(to + b, &value, sizeof(T));
     }
     std::memcpy(to + shape.left, from, shape.bytes);
-    if (padded && !shape.fill) {
+    if (!shape.fill) {
       core.Forget(at, static_cast<uint32_t>(shape.left));
       core.Forget(static_cast<uint32_t>(at + tail), static_cast<uint32_t>(shape.UbBlock() - tail));
     }
@@ -103,6 +105,7 @@ void AddTo(uint8_t* to, const uint8_t* from, uint64_t bytes) {
 
 template <typename T>
 void CopyOut(Core& core, const GmView& dst, const UbView& src, const CopyShape& shape) {
+  CheckCopyPosition(core, "src", src);
   // What completes the last block on the way out may lie beyond the tensor: it is dropped.
   CheckOperand(core, "src", src,
                (shape.count - 1) * (shape.UbBlock() + shape.ub_gap) + shape.bytes);

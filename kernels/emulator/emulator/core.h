@@ -24,7 +24,8 @@ namespace emulator {
 inline constexpr uint32_t kUbBytes = 196608;
 inline constexpr uint32_t kBlockBytes = 32;
 inline constexpr uint32_t kRepeatBytes = 256;
-inline constexpr uint32_t kSelectReserveBytes = 8192;
+inline constexpr uint32_t kCannBytes = 256;            // the last of UB, which CANN uses itself
+inline constexpr uint32_t kSelectReserveBytes = 8192;  // those among them
 inline constexpr uint32_t kMaxBuffers = 64;
 inline constexpr int kMaxAllocated = 8;
 inline constexpr int kEventIds = 8;
@@ -238,6 +239,19 @@ class Core {
     if (flag.of_queue) Fail(Concat({"event ", EventName(event), " ", id, " belongs to a queue"}));
     flag.set = false;
     Learn(EventTarget(event), flag.known);
+    const bool scalar_and_vector =
+        event == AscendC::HardEvent::V_S || event == AscendC::HardEvent::S_V;
+    if (scalar_and_vector) ++counters().scalar_vector_waits;
+  }
+  // A flag from `event`'s source to its target inside of the running instruction, which goes on at
+  // the target. It takes an id that is free.
+  void Turn(AscendC::HardEvent event) {
+    const int id = FreeEventId(event);
+    SetFlag(event, id);
+    WaitFlag(event, id);
+    pipe_ = EventTarget(event);
+    const uint32_t sequence = ++issued_[pipe_];
+    if (pipe_ == PIPE_S) clocks_[PIPE_S][PIPE_S] = sequence;
   }
   int AllocEventId(AscendC::HardEvent event) {
     const int id = FreeEventId(event);
@@ -272,7 +286,7 @@ class Core {
       Fail(Concat({"at most ", kMaxBuffers, " buffers fit one kernel"}));
     }
     const uint64_t size = RoundUp(bytes, kBlockBytes);
-    const uint64_t limit = kUbBytes - (select_used_ ? kSelectReserveBytes : 0);
+    const uint64_t limit = kUbBytes - (select_used_ ? kSelectReserveBytes : kCannBytes);
     if (ub_top_ + size > limit) {
       Fail(Concat({"UB holds ", limit, " bytes, but the buffers so far and this one need ",
                    ub_top_ + size}));
@@ -311,7 +325,7 @@ class Core {
   DataCache& cache() { return chip_.caches[static_cast<size_t>(index_)]; }
   std::map<uint64_t, std::string>& dirty_lines() { return dirty_lines_; }
 
-  AscendC::KernelMetaType kernel_type = AscendC::KernelMetaType::KERNEL_TYPE_AIV_ONLY;
+  KernelMetaType kernel_type = KernelMetaType::KERNEL_TYPE_AIV_ONLY;
   const char* atomic_type = nullptr;  // element type of SetAtomicAdd while it is on
   void* pipe_object = nullptr;        // the TPipe in use
 

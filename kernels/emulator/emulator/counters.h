@@ -24,6 +24,7 @@ struct Counters {
   uint64_t ub_scalar_writes = 0;
   uint64_t gm_scalar_reads = 0;
   uint64_t gm_scalar_writes = 0;
+  uint64_t scalar_vector_waits = 0;  // of the scalar unit for the vector unit, and the other way
 
   Counters& operator+=(const Counters& other) {
     gm_to_ub_bytes += other.gm_to_ub_bytes;
@@ -38,6 +39,7 @@ struct Counters {
     ub_scalar_writes += other.ub_scalar_writes;
     gm_scalar_reads += other.gm_scalar_reads;
     gm_scalar_writes += other.gm_scalar_writes;
+    scalar_vector_waits += other.scalar_vector_waits;
     return *this;
   }
 };

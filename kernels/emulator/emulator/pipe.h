@@ -109,6 +109,7 @@ class Queue {
     view.bytes = buffer.bytes;
     view.buffer = index;
     view.generation = buffer.generation;
+    view.position = buffer.position;
     view.valid = true;
     return view;
   }
@@ -235,6 +236,7 @@ class TPipe {
     core.Enter("TPipe::InitBuffer");
     buf.view_.offset = core.AllocUb(len);
     buf.view_.bytes = static_cast<uint32_t>(emulator::RoundUp(len, emulator::kBlockBytes));
+    buf.view_.position = position;
     buf.view_.valid = true;
     core.Forget(buf.view_.offset, buf.view_.bytes);
     return true;
@@ -261,6 +263,8 @@ class TPipe {
   }
 };
 
-inline TPipe* GetTPipePtr() { return static_cast<TPipe*>(emulator::Core::Current().pipe_object); }
-
 }  // namespace AscendC
+
+inline AscendC::TPipe* GetTPipePtr() {
+  return static_cast<AscendC::TPipe*>(emulator::Core::Current().pipe_object);
+}

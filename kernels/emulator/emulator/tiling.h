@@ -37,13 +37,12 @@ T LoadTiling(GM_ADDR tiling) {
 
 #define TILING_KEY_IS(key) (emulator::Core::Current().options().tiling_key == (key))
 
-#define KERNEL_TASK_TYPE_DEFAULT(type) \
-  emulator::Core::Current().kernel_type = AscendC::KernelMetaType::type
-#define KERNEL_TASK_TYPE(key, type)                                          \
-  do {                                                                       \
-    if (TILING_KEY_IS(key)) {                                                \
-      emulator::Core::Current().kernel_type = AscendC::KernelMetaType::type; \
-    }                                                                        \
+#define KERNEL_TASK_TYPE_DEFAULT(type) emulator::Core::Current().kernel_type = KernelMetaType::type
+#define KERNEL_TASK_TYPE(key, type)                                 \
+  do {                                                              \
+    if (TILING_KEY_IS(key)) {                                       \
+      emulator::Core::Current().kernel_type = KernelMetaType::type; \
+    }                                                               \
   } while (false)
 
 namespace AscendC {

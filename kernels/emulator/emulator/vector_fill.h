@@ -26,6 +26,35 @@ void DuplicateStrided(Core& core, const AscendC::LocalTensor<T>& dst, const T& v
               [&](const auto& at) { UbElement<T>(core, at(0)) = value; });
 }
 
+// CreateVecIndex writes block 0 element by element, then adds: each block of the first repeat from
+// the one before it, then each repeat from the one before it.
+inline void MarkVectorIndex(Core& core, const UbView& dst, uint32_t count, size_t element_bytes) {
+  if (count == 0) return;
+  const uint32_t bytes = count * static_cast<uint32_t>(element_bytes);
+  CheckOperand(core, "dst", dst, bytes);
+  const uint32_t first = std::min(bytes, kBlockBytes);
+  core.Issue(PIPE_S, "CreateVecIndex");
+  core.Write("dst", dst.offset, first);
+  Counters& counters = core.counters();
+  counters.ub_scalar_writes += first / element_bytes;
+  core.Turn(AscendC::HardEvent::S_V);
+  const auto step = [&](uint32_t begin, uint32_t unit) {
+    for (uint32_t at = begin; at < std::min(bytes, begin == kBlockBytes ? kRepeatBytes : bytes);
+         at += unit) {
+      const uint32_t length = std::min(unit, bytes - at);
+      if (at > kBlockBytes) core.Barrier(PIPE_V);
+      core.Issue(PIPE_V, "CreateVecIndex");
+      core.Read("dst", dst.offset + at - unit, length);
+      core.Write("dst", dst.offset + at, length);
+      ++counters.vector_instructions;
+      ++counters.vector_repeats;
+      counters.vector_elements += length / element_bytes;
+    }
+  };
+  step(kBlockBytes, kBlockBytes);
+  step(kRepeatBytes, kRepeatBytes);
+}
+
 }  // namespace emulator
 
 namespace AscendC {
@@ -61,14 +90,14 @@ void Duplicate(const LocalTensor<T>& dst, const T& scalarValue, uint64_t mask[],
                              repeatTime, dstBlockStride, dstRepeatStride);
 }
 
-// firstValue, firstValue + 1, ...
+// firstValue, firstValue + 1, ... The scalar unit writes the first 32 bytes, and nothing orders
+// that after what the vector unit does with them: the caller must.
 template <typename T>
 void CreateVecIndex(LocalTensor<T> dst, const T& firstValue, uint32_t count) {
   emulator::Core& core = emulator::Core::Current();
   core.Issue(PIPE_V, "CreateVecIndex");
   emulator::RequireType<T, half, int16_t, int32_t, float>(core, "dst");
-  emulator::VectorCall call(core, count, sizeof(T));
-  call.Destination("dst", dst);
+  emulator::MarkVectorIndex(core, dst.view, count, sizeof(T));
   if constexpr (emulator::IsOneOf<T, half, int16_t, int32_t, float>()) {
     T* to = dst.Elements();
     for (uint32_t i = 0; i < count; ++i) to[i] = static_cast<T>(firstValue + static_cast<T>(i));

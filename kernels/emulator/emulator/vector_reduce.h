@@ -79,7 +79,8 @@ uint32_t ReduceMaxTemporary(uint32_t repeats, bool with_index) {
 }
 
 // Marks what a reduction reads and writes; `tmp_elements` may be 0. `tmp` may be the source or hold
-// the result.
+// the result. The scalar unit reads the result of the vector unit and writes it to `dst`, with a
+// wait of each for the other inside.
 template <typename T>
 void MarkReduction(Core& core, const UbView& dst, uint32_t results, const UbView& tmp,
                    uint32_t tmp_elements) {
@@ -91,7 +92,11 @@ void MarkReduction(Core& core, const UbView& dst, uint32_t results, const UbView
   }
   const auto result_bytes = static_cast<uint32_t>(results * sizeof(T));
   CheckOperand(core, "dst", dst, result_bytes, result_bytes);
+  core.Turn(AscendC::HardEvent::V_S);
   core.Write("dst", dst.offset, result_bytes);
+  core.counters().ub_scalar_reads += results;
+  core.counters().ub_scalar_writes += results;
+  core.Turn(AscendC::HardEvent::S_V);
 }
 
 // The masked elements of each repeat.

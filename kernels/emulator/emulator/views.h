@@ -14,6 +14,7 @@ struct UbView {
   uint32_t bytes = 0;
   int buffer = -1;
   uint32_t generation = 0;
+  AscendC::TPosition position = AscendC::TPosition::VECCALC;
   bool valid = false;
 
   uint32_t end() const { return offset + bytes; }
@@ -37,6 +38,15 @@ inline void CheckOperand(Core& core, const char* operand, const UbView& view, ui
   }
   if (bytes > view.bytes) {
     core.Fail(operand, Concat({"has ", view.bytes, " bytes, but ", bytes, " are accessed"}));
+  }
+}
+
+// The UB side of a copy from or to GM: on this chip no copy reaches VECCALC.
+inline void CheckCopyPosition(Core& core, const char* operand, const UbView& view) {
+  CheckLive(core, operand, view);
+  if (view.position == AscendC::TPosition::VECCALC) {
+    core.Fail(operand,
+              "must be at VECIN or VECOUT, since a copy from or to GM doesn't reach VECCALC");
   }
 }
 

@@ -172,6 +172,9 @@ void Sync() {
   WaitFlag<event>(EVENT_ID0);
 }
 
+// A buffer that copies from and to GM reach.
+using CopyBuffer = TBuf<TPosition::VECIN>;
+
 // UB memory without queues, in buffers of `count` elements.
 template <typename T, int num>
 struct Scratch {
@@ -181,7 +184,7 @@ struct Scratch {
   LocalTensor<T> operator[](int i) { return buffers[i].template Get<T>(); }
 
   TPipe pipe;
-  TBuf<> buffers[num];
+  CopyBuffer buffers[num];
 };
 
 // Runs `body(out, in...)` on UB tensors filled from the vectors and returns the first
@@ -196,10 +199,10 @@ std::vector<U> Compute(const std::vector<std::vector<T>>& inputs, uint32_t out_c
   for (size_t i = 0; i < inputs.size(); ++i) {
     addresses.push_back(memory.Input("in" + std::to_string(i), inputs[i]));
   }
-  const GM_ADDR out = memory.Output("out", out_count * sizeof(U));
+  GM_ADDR out = memory.Output("out", out_count * sizeof(U));
   const auto kernel = [&](GM_ADDR result) {
     TPipe pipe;
-    std::vector<TBuf<>> buffers(inputs.size() + 1);
+    std::vector<CopyBuffer> buffers(inputs.size() + 1);
     std::vector<LocalTensor<T>> in;
     pipe.InitBuffer(buffers[0], out_count * sizeof(U) + 256);
     for (size_t i = 0; i < inputs.size(); ++i) {

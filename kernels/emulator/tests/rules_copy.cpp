@@ -66,6 +66,37 @@ RULE(Padding,
   });
 }
 
+// On this chip a copy from GM reaches VECIN and VECOUT, and one to GM starts there.
+RULE(CopyInPosition,
+     "DataCopyPad: `dst` must be at VECIN or VECOUT, since a copy from or to GM doesn't reach "
+     "VECCALC.") {
+  return RunXy([=](GM_ADDR x, GM_ADDR) {
+    TPipe pipe;
+    TBuf<TPosition::VECCALC> work;
+    TBuf<TPosition::VECIN> in;
+    pipe.InitBuffer(work, 32);
+    pipe.InitBuffer(in, 32);
+    DataCopyPad(broken ? work.Get<float>() : in.Get<float>(), Gm<float>(x),
+                DataCopyExtParams{1, 32, 0, 0, 0}, DataCopyPadExtParams<float>{});
+  });
+}
+
+RULE(CopyOutPosition,
+     "DataCopy: `src` must be at VECIN or VECOUT, since a copy from or to GM doesn't reach "
+     "VECCALC.") {
+  return RunXy([=](GM_ADDR, GM_ADDR y) {
+    TPipe pipe;
+    TBuf<TPosition::VECCALC> work;
+    TBuf<TPosition::VECOUT> out;
+    pipe.InitBuffer(work, 32);
+    pipe.InitBuffer(out, 32);
+    const LocalTensor<float> from = broken ? work.Get<float>() : out.Get<float>();
+    Duplicate(from, 1.0f, 8);
+    Sync<HardEvent::V_MTE3>();
+    DataCopy(Gm<float>(y), from, 8);
+  });
+}
+
 RULE(AtomicType, "SetAtomicAdd: type uint8_t can't be added atomically.") {
   return RunXy([=](GM_ADDR, GM_ADDR) {
     if (broken) {
@@ -79,7 +110,7 @@ RULE(AtomicType, "SetAtomicAdd: type uint8_t can't be added atomically.") {
 
 RULE(AtomicCopyType, "DataCopy: `src` has type float, but SetAtomicAdd was for half.") {
   GlobalMemory memory;
-  const GM_ADDR sums = memory.InOut("sums", std::vector<float>(8, 1.0f));
+  GM_ADDR sums = memory.InOut("sums", std::vector<float>(8, 1.0f));
   return Launch(
       [=](GM_ADDR y) {
         Scratch<float, 1> ub(8);
@@ -100,7 +131,7 @@ RULE(AtomicNeverWritten,
      "DataCopy: `dst` (GM `sums`) is added to, but neither the host nor the kernel has written "
      "it.") {
   GlobalMemory memory;
-  const GM_ADDR sums =
+  GM_ADDR sums =
       broken ? memory.Output("sums", 32) : memory.InOut("sums", std::vector<float>(8, 1.0f));
   return Launch(
       [=](GM_ADDR y) {
@@ -119,7 +150,7 @@ RULE(TilingSize, "GET_TILING_DATA_WITH_STRUCT: the struct has 16 bytes, but GM `
     uint32_t rows, columns, blank, flags;
   };
   GlobalMemory memory;
-  const GM_ADDR tiling = memory.Input("tiling", std::vector<uint32_t>(broken ? 3 : 4, 7u));
+  GM_ADDR tiling = memory.Input("tiling", std::vector<uint32_t>(broken ? 3 : 4, 7u));
   return Launch(
       [](GM_ADDR where) {
         REGISTER_TILING_DEFAULT(Tiling);

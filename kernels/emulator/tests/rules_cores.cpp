@@ -228,7 +228,7 @@ RULE(AtomicAndPlain,
      "DataCopy: `dst` (GM `sums`) is written by this core, but core 0 wrote it since the last "
      "SyncAll.") {
   GlobalMemory memory;
-  const GM_ADDR sums = memory.InOut("sums", std::vector<float>(kCount, 0.0f));
+  GM_ADDR sums = memory.InOut("sums", std::vector<float>(kCount, 0.0f));
   return Launch(
       [=](GM_ADDR y) {
         Scratch<float, 1> ub(kCount);
@@ -247,7 +247,7 @@ RULE(AtomicThenRead,
      "DataCopy: `src` (GM `sums`) is read by this core, but several cores wrote it since the last "
      "SyncAll.") {
   GlobalMemory memory;
-  const GM_ADDR sums = memory.InOut("sums", std::vector<float>(kCount, 0.0f));
+  GM_ADDR sums = memory.InOut("sums", std::vector<float>(kCount, 0.0f));
   return Launch(
       [=](GM_ADDR y) {
         DeclareMixed();

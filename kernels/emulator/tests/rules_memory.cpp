@@ -6,11 +6,11 @@ namespace rules_memory {
 using namespace harness;
 
 RULE(UbOverflow,
-     "TPipe::InitBuffer: UB holds 196608 bytes, but the buffers so far and this one need 196640.") {
+     "TPipe::InitBuffer: UB holds 196352 bytes, but the buffers so far and this one need 196384.") {
   return RunXy([=](GM_ADDR, GM_ADDR) {
     TPipe pipe;
     TBuf<> a, b;
-    pipe.InitBuffer(a, 196576);
+    pipe.InitBuffer(a, 196352 - 32);
     pipe.InitBuffer(b, broken ? 33 : 32);
   });
 }
@@ -184,6 +184,17 @@ RULE(UnknownPadding, "Exp: `src` reads UB bytes that were never written.") {
     Scratch<float, 2> ub(8);
     DataCopyPad(ub[0], Gm<float>(x), DataCopyExtParams{1, 20, 0, 0, 0},
                 DataCopyPadExtParams<float>{!broken, 0, 3, 0.0f});
+    Sync<HardEvent::MTE2_V>();
+    Exp(ub[1], ub[0], 8);
+  });
+}
+
+// Without isPad, what completes the last 32 bytes is no data, whatever the chip puts there.
+RULE(UnknownCompletion, "Exp: `src` reads UB bytes that were never written.") {
+  return RunXy([=](GM_ADDR x, GM_ADDR) {
+    Scratch<float, 2> ub(8);
+    DataCopyPad(ub[0], Gm<float>(x), DataCopyExtParams{1, 20, 0, 0, 0},
+                DataCopyPadExtParams<float>{!broken, 0, 0, 0.0f});
     Sync<HardEvent::MTE2_V>();
     Exp(ub[1], ub[0], 8);
   });

@@ -21,7 +21,7 @@ struct Queues {
   TPipe pipe;
   TQue<TPosition::VECIN, 1> in;
   TQue<TPosition::VECOUT, 1> out;
-  TBuf<> buffer;
+  CopyBuffer buffer;
 };
 
 }  // namespace

@@ -135,7 +135,7 @@ RULE(CopyInBeforeCopyOut,
      "DataCopy: `dst` (GM `x`) is written on MTE3, but an earlier read on MTE2 is not known to be "
      "complete: SetFlag/WaitFlag<HardEvent::MTE2_MTE3> is missing.") {
   GlobalMemory memory;
-  const GM_ADDR x = memory.InOut("x", Ramp(kCount));
+  GM_ADDR x = memory.InOut("x", Ramp(kCount));
   return Launch(
       [=](GM_ADDR gm) {
         Scratch<float, 2> ub(kCount);
@@ -274,6 +274,47 @@ RULE(ScalarGmBeforeCopyIn,
     DataCacheCleanAndInvalid<float, CacheLine::SINGLE_CACHE_LINE, DcciDst::CACHELINE_OUT>(gm);
     if (!broken) Sync<HardEvent::S_MTE2>();
     DataCopy(ub[0], gm, 8);
+  });
+}
+
+// CreateVecIndex writes its first 32 bytes by the scalar unit, which waits for nobody.
+RULE(
+    VectorIndexAfterVector,
+    "CreateVecIndex: `dst` is written on S, but an earlier write on V is not known to be complete: "
+    "SetFlag/WaitFlag<HardEvent::V_S> is missing.") {
+  return RunXy([=](GM_ADDR, GM_ADDR) {
+    Scratch<float, 1> ub(64);
+    Duplicate(ub[0], 1.0f, 64);
+    PipeBarrier<PIPE_V>();
+    if (!broken) Sync<HardEvent::V_S>();
+    CreateVecIndex(ub[0], 0.0f, 64);
+  });
+}
+
+// Behind the first 32 bytes it is the vector unit's work, as of any other instruction.
+RULE(VectorIndexBeforeVector,
+     "Muls: `src` is read on V, but an earlier write on V is not known to be complete: "
+     "PipeBarrier<PIPE_V> is missing.") {
+  return RunXy([=](GM_ADDR, GM_ADDR) {
+    Scratch<float, 1> ub(64);
+    CreateVecIndex(ub[0], 0.0f, 64);
+    if (!broken) PipeBarrier<PIPE_V>();
+    Muls(ub[0], ub[0], 4.0f, 64);
+  });
+}
+
+// A reduction's result goes through the scalar unit, with two flags inside that need ids.
+RULE(ReductionNeedsFlags, "ReduceSum: all 8 ids of event V_S are in use.") {
+  return RunXy([=](GM_ADDR, GM_ADDR) {
+    Scratch<float, 3> ub(64);
+    std::vector<TEventID> ids;
+    for (int i = 0; i < (broken ? 8 : 7); ++i) {
+      ids.push_back(ub.pipe.AllocEventID<HardEvent::V_S>());
+    }
+    Duplicate(ub[0], 1.0f, 64);
+    PipeBarrier<PIPE_V>();
+    ReduceSum(ub[1], ub[0], ub[2], 64);
+    for (const TEventID id : ids) ub.pipe.ReleaseEventID<HardEvent::V_S>(id);
   });
 }
 

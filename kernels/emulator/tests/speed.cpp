@@ -53,8 +53,8 @@ void Rows(GM_ADDR x, GM_ADDR y, uint32_t rows, uint32_t columns) {
 
 void Measure(uint32_t rows, uint32_t columns, int cores) {
   GlobalMemory memory;
-  const GM_ADDR x = memory.Input("x", std::vector<float>(uint64_t{rows} * columns, 0.5f));
-  const GM_ADDR y = memory.Output("y", uint64_t{rows} * columns * sizeof(float));
+  GM_ADDR x = memory.Input("x", std::vector<float>(uint64_t{rows} * columns, 0.5f));
+  GM_ADDR y = memory.Output("y", uint64_t{rows} * columns * sizeof(float));
   const auto start = std::chrono::steady_clock::now();
   const Report report = Launch(Rows, memory, cores, 1, x, y, rows, columns);
   const std::chrono::duration<double> seconds = std::chrono::steady_clock::now() - start;

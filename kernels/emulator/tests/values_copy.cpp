@@ -14,17 +14,17 @@ using Floats = std::vector<float>;
 CASE(CopyPadValues) {
   // Blocks of 3 floats every 5 in GM; in UB each with one float before and two after it.
   GlobalMemory memory;
-  const GM_ADDR x = memory.Input("x", Ramp(16), 4);
-  const GM_ADDR y = memory.Output("y", 64 * sizeof(float));
+  GM_ADDR x = memory.Input("x", Ramp(16), 4);
+  GM_ADDR y = memory.Output("y", 64 * sizeof(float));
   const auto kernel = [](GM_ADDR from, GM_ADDR to) {
     Scratch<float, 1> ub(64);
     Duplicate(ub[0], -1.0f, 64);
     Sync<HardEvent::V_MTE2>();
     DataCopyPad(ub[0], Gm<float>(from)[1], DataCopyExtParams{2, 12, 8, 1, 0},
                 DataCopyPadExtParams<float>{true, 1, 2, 9.0f});
-    // No padding: the rest of the block repeats its first element.
+    // isPad, but nothing to pad: the rest of the block repeats its first element.
     DataCopyPad(ub[0][32], Gm<float>(from)[4], DataCopyExtParams{1, 8, 0, 0, 0},
-                DataCopyPadExtParams<float>{false, 0, 0, 0.0f});
+                DataCopyPadExtParams<float>{true, 0, 0, 0.0f});
     Sync<HardEvent::MTE2_MTE3>();
     Sync<HardEvent::V_MTE3>();
     DataCopy(Gm<float>(to), ub[0], 64);
@@ -43,7 +43,7 @@ CASE(CopyPadValues) {
 
 CASE(CopyOutPadValues) {
   GlobalMemory memory;
-  const GM_ADDR y = memory.InOut("y", Floats(12, -1.0f), 8);
+  GM_ADDR y = memory.InOut("y", Floats(12, -1.0f), 8);
   const auto kernel = [](GM_ADDR to) {
     Scratch<float, 1> ub(32);
     for (uint32_t i = 0; i < 32; ++i) ub[0].SetValue(i, static_cast<float>(i));
@@ -59,10 +59,10 @@ CASE(CopyOutPadValues) {
 CASE(CopyOutOfSmallSlice) {
   // The slice is shorter than a block, which is read whole and cut.
   GlobalMemory memory;
-  const GM_ADDR y = memory.Output("y", 4);
+  GM_ADDR y = memory.Output("y", 4);
   const auto kernel = [](GM_ADDR to) {
     TPipe pipe;
-    TBuf<> buffer;
+    CopyBuffer buffer;
     pipe.InitBuffer(buffer, 32);
     const LocalTensor<float> slice = buffer.Get<float>(1);
     slice.SetValue(0, 2.5f);
@@ -76,8 +76,8 @@ CASE(CopyOutOfSmallSlice) {
 CASE(CopyBlocksValues) {
   // DataCopyParams count 32-byte blocks on both sides.
   GlobalMemory memory;
-  const GM_ADDR x = memory.Input("x", Ramp(48));
-  const GM_ADDR y = memory.InOut("y", Floats(32, -1.0f));
+  GM_ADDR x = memory.Input("x", Ramp(48));
+  GM_ADDR y = memory.InOut("y", Floats(32, -1.0f));
   const auto kernel = [](GM_ADDR from, GM_ADDR to) {
     Scratch<float, 1> ub(16);
     DataCopy(ub[0], Gm<float>(from), DataCopyParams{2, 1, 2, 0});
@@ -108,8 +108,8 @@ CASE(NothingToCopy) {
 
 CASE(QueueThroughUb) {
   GlobalMemory memory;
-  const GM_ADDR x = memory.Input("x", Ramp(16));
-  const GM_ADDR y = memory.Output("y", 64);
+  GM_ADDR x = memory.Input("x", Ramp(16));
+  GM_ADDR y = memory.Output("y", 64);
   const auto kernel = [](GM_ADDR from, GM_ADDR to) {
     TPipe pipe;
     TQueBind<TPosition::VECIN, TPosition::VECOUT, 1> queue;
@@ -129,8 +129,8 @@ CASE(QueueThroughUb) {
 
 CASE(LocalAndGlobalScalars) {
   GlobalMemory memory;
-  const GM_ADDR lengths = memory.Input("lengths", std::vector<int32_t>{3, 5, 7});
-  const GM_ADDR y = memory.Output("y", 64);
+  GM_ADDR lengths = memory.Input("lengths", std::vector<int32_t>{3, 5, 7});
+  GM_ADDR y = memory.Output("y", 64);
   const auto kernel = [](GM_ADDR from, GM_ADDR to) {
     const GlobalTensor<int32_t> in = Gm<int32_t>(from);
     int32_t sum = 0;
@@ -157,7 +157,7 @@ CASE(LocalAndGlobalScalars) {
 
 CASE(AtomicAddsFromAllCores) {
   GlobalMemory memory;
-  const GM_ADDR sums = memory.InOut("sums", Floats(8, 0.5f));
+  GM_ADDR sums = memory.InOut("sums", Floats(8, 0.5f));
   const auto kernel = [](GM_ADDR y) {
     Scratch<float, 1> ub(8);
     Duplicate(ub[0], static_cast<float>(GetBlockIdx() + 1), 8);
@@ -172,7 +172,7 @@ CASE(AtomicAddsFromAllCores) {
 
 CASE(AtomicAddsHalf) {
   GlobalMemory memory;
-  const GM_ADDR sums = memory.InOut("sums", std::vector<half>(16, static_cast<half>(1.0f)));
+  GM_ADDR sums = memory.InOut("sums", std::vector<half>(16, static_cast<half>(1.0f)));
   const auto kernel = [](GM_ADDR y) {
     Scratch<half, 1> ub(16);
     Duplicate(ub[0], static_cast<half>(0.25f), 16);

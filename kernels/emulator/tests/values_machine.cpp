@@ -73,10 +73,10 @@ extern "C" __global__ __aicore__ void affine(GM_ADDR x, GM_ADDR y, GM_ADDR works
 CASE(KernelWithQueues) {
   GlobalMemory memory;
   const Floats x = Ramp(512);
-  const GM_ADDR in = memory.Input("x", x, 4);
-  const GM_ADDR out = memory.Output("y", 2048, 12);
-  const GM_ADDR workspace = memory.Output("workspace", 64);
-  const GM_ADDR tiling = memory.Input("tiling", std::vector<Tiling>{{128, 32}});
+  GM_ADDR in = memory.Input("x", x, 4);
+  GM_ADDR out = memory.Output("y", 2048, 12);
+  GM_ADDR workspace = memory.Output("workspace", 64);
+  GM_ADDR tiling = memory.Input("tiling", std::vector<Tiling>{{128, 32}});
   LaunchOptions options;
   options.block_dim = 4;
   options.tiling_key = 3;
@@ -119,8 +119,8 @@ void Exchange(GM_ADDR workspace, GM_ADDR y) {
 CASE(SyncAllExchanges) {
   for (uint64_t seed = 0; seed < 20; ++seed) {
     GlobalMemory memory;
-    const GM_ADDR workspace = memory.Output("workspace", 8 * 32);
-    const GM_ADDR y = memory.Output("y", 8 * 4);
+    GM_ADDR workspace = memory.Output("workspace", 8 * 32);
+    GM_ADDR y = memory.Output("y", 8 * 4);
     const Report report = Launch(Exchange, memory, 8, seed, workspace, y);
     ExpectOk(report);
     ExpectValues(memory.Values<float>("y"), Floats(8, 8.0f * 28.0f), "y");
@@ -216,8 +216,8 @@ CASE(BlockDimension) {
 
 CASE(NextLaunchReadsOutputs) {
   GlobalMemory memory;
-  const GM_ADDR y = memory.Output("y", 32);
-  const GM_ADDR z = memory.Output("z", 32);
+  GM_ADDR y = memory.Output("y", 32);
+  GM_ADDR z = memory.Output("z", 32);
   const auto fill = [](GM_ADDR to) {
     Scratch<float, 1> ub(8);
     Duplicate(ub[0], 4.0f, 8);
@@ -270,6 +270,25 @@ CASE(ManyLaunches) {
         8, Synchronised(seed));
     ExpectEqual(report.ok(), !broken, "ok");
   }
+}
+
+CASE(ScalarWaitsAreCounted) {
+  const Report report = RunXy([=](GM_ADDR, GM_ADDR) {
+    Scratch<float, 3> ub(128);
+    CreateVecIndex(ub[0], 0.0f, 128);  // 8 elements by the scalar unit, one wait of V for it
+    PipeBarrier<PIPE_V>();
+    ReduceSum(ub[1], ub[0], ub[2], 128);        // two waits, one read, one write
+    ReduceMax(ub[1], ub[0], ub[2], 128, true);  // of two results each
+    Sync<HardEvent::V_S>();
+    Sync<HardEvent::MTE3_S>();  // of no vector
+  });
+  ExpectOk(report);
+  const emulator::Counters total = report.counters.Total();
+  ExpectEqual(total.scalar_vector_waits, 1u + 2u + 2u + 1u, "waits");
+  ExpectEqual(total.ub_scalar_reads, 1u + 2u, "reads");
+  ExpectEqual(total.ub_scalar_writes, 8u + 1u + 2u, "writes");
+  // Blocks 1 to 7 and the second repeat, each made of the one before it; then the reductions.
+  ExpectEqual(total.vector_instructions, 7u + 1u + 2u, "instructions");
 }
 
 }  // namespace values_machine

@@ -11,11 +11,19 @@ extern "C" __global__ __aicore__ void rnnt_loss_forward(GM_ADDR logits, GM_ADDR 
   KERNEL_TASK_TYPE_DEFAULT(KERNEL_TYPE_MIX_AIV_1_0);
   const rnnt_loss::Arguments arguments{logits, targets, logit_lengths, target_lengths, nullptr,
                                        loss,   nullptr, status,        state};
+#if RNNT_LOSS_LOGITS_MAY_BE(DT_FLOAT)
   if (TILING_KEY_IS(RNNT_LOSS_FORWARD_FLOAT32)) {
     rnnt_loss::RunForward<float>(arguments, tiling_data);
-  } else if (TILING_KEY_IS(RNNT_LOSS_FORWARD_FLOAT16)) {
+  }
+#endif
+#if RNNT_LOSS_LOGITS_MAY_BE(DT_FLOAT16)
+  if (TILING_KEY_IS(RNNT_LOSS_FORWARD_FLOAT16)) {
     rnnt_loss::RunForward<half>(arguments, tiling_data);
-  } else if (TILING_KEY_IS(RNNT_LOSS_FORWARD_BFLOAT16)) {
+  }
+#endif
+#if RNNT_LOSS_LOGITS_MAY_BE(DT_BF16)
+  if (TILING_KEY_IS(RNNT_LOSS_FORWARD_BFLOAT16)) {
     rnnt_loss::RunForward<bfloat16_t>(arguments, tiling_data);
   }
+#endif
 }

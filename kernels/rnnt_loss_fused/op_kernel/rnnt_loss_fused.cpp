@@ -12,11 +12,19 @@ extern "C" __global__ __aicore__ void rnnt_loss_fused(GM_ADDR logits, GM_ADDR ta
       logits,         targets, logit_lengths,
       target_lengths, nullptr, loss,
       grad,           status,  AscendC::GetUserWorkspace(workspace)};
+#if RNNT_LOSS_LOGITS_MAY_BE(DT_FLOAT)
   if (TILING_KEY_IS(RNNT_LOSS_FUSED_FLOAT32)) {
     rnnt_loss::RunFused<float>(arguments, tiling_data);
-  } else if (TILING_KEY_IS(RNNT_LOSS_FUSED_FLOAT16)) {
+  }
+#endif
+#if RNNT_LOSS_LOGITS_MAY_BE(DT_FLOAT16)
+  if (TILING_KEY_IS(RNNT_LOSS_FUSED_FLOAT16)) {
     rnnt_loss::RunFused<half>(arguments, tiling_data);
-  } else if (TILING_KEY_IS(RNNT_LOSS_FUSED_BFLOAT16)) {
+  }
+#endif
+#if RNNT_LOSS_LOGITS_MAY_BE(DT_BF16)
+  if (TILING_KEY_IS(RNNT_LOSS_FUSED_BFLOAT16)) {
     rnnt_loss::RunFused<bfloat16_t>(arguments, tiling_data);
   }
+#endif
 }

@@ -13,6 +13,15 @@
 #define RNNT_LOSS_BACKWARD_FLOAT16 32
 #define RNNT_LOSS_BACKWARD_BFLOAT16 33
 
+// CANN compiles an entry once for each dtype of its operands, and every key in it is a kernel of
+// its own. With this in an #if, an entry has the keys of its dtype only. Where nothing says what
+// the dtype is, as on the emulator, it has them all.
+#ifdef ORIG_DTYPE_LOGITS
+#define RNNT_LOSS_LOGITS_MAY_BE(type) (ORIG_DTYPE_LOGITS == (type))
+#else
+#define RNNT_LOSS_LOGITS_MAY_BE(type) 1
+#endif
+
 // Values of the status output, one per sample.
 #define RNNT_LOSS_STATUS_OK 0
 #define RNNT_LOSS_STATUS_LOGIT_LENGTH 1   // below 1

@@ -380,11 +380,11 @@ class GradientPhase {
   AscendC::TQue<AscendC::TPosition::VECIN, 2> in_;
   AscendC::TQue<AscendC::TPosition::VECOUT, 2> out_;
   Buffer work_;
-  Buffer values_;
-  Buffer lows_;
+  InBuffer values_;
+  InBuffer lows_;
   Buffer entries_;
   Buffer labels_;
-  Buffer sample_values_;
+  InBuffer sample_values_;
   Spreader spreader_;
   AscendC::TEventID state_arrived_ = 0;
   Sample sample_{};         // of the piece that is computed

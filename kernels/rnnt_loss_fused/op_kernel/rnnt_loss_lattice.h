@@ -255,7 +255,7 @@ class LatticePhase {
   const Problem* problem_ = nullptr;
   LatticeChunk chunk_;
   LatticeOutput output_;
-  Buffer buffer_;
+  OutBuffer buffer_;
   Buffer mask_;
   Buffer index_;
   Buffer schedule_;

@@ -138,8 +138,8 @@ class LatticeChunk {
   }
 
   const Problem* problem_ = nullptr;
-  Buffer buffer_[2];
-  Buffer norm_low_[2];
+  InBuffer buffer_[2];
+  InBuffer norm_low_[2];
   AscendC::TEventID arrived_[2] = {0, 0};
   StretchWalk stretches_;
   Stretch held_{};

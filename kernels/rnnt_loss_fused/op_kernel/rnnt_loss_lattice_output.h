@@ -123,7 +123,7 @@ class LatticeOutput {
   Stretch stretch_{};  // that is being put together; empty if none is
   AscendC::TQue<AscendC::TPosition::VECOUT, 2> out_;
   AscendC::LocalTensor<float> tensor_;
-  Buffer lanes_buffer_;
+  OutBuffer lanes_buffer_;
   Buffer shifted_;
   Buffer packed_lows_;
   int64_t first_slot_ = 0;

@@ -123,13 +123,16 @@ struct Problem {
   }
 };
 
-// A copy of `count` neighbouring elements.
+// A copy of `count` neighbouring elements. Zeros complete the last 32 bytes, since code that takes
+// whole blocks reads them.
 template <typename T>
 __aicore__ inline void CopyIn(const AscendC::LocalTensor<T>& to,
                               const AscendC::GlobalTensor<T>& from, int64_t count) {
+  constexpr int64_t kPerBlock = 32 / sizeof(T);
+  const int64_t zeros = (kPerBlock - count % kPerBlock) % kPerBlock;
   AscendC::DataCopyPad(
       to, from, AscendC::DataCopyExtParams{1, static_cast<uint32_t>(count * sizeof(T)), 0, 0, 0},
-      AscendC::DataCopyPadExtParams<T>{false, 0, 0, T()});
+      AscendC::DataCopyPadExtParams<T>{zeros > 0, 0, static_cast<uint8_t>(zeros), T()});
 }
 template <typename T>
 __aicore__ inline void CopyOut(const AscendC::GlobalTensor<T>& to,

@@ -292,8 +292,8 @@ class RowStatistics {
   RowMover<T> mover_;
   AscendC::TQue<AscendC::TPosition::VECIN, 2> in_;
   Buffer work_;
-  Buffer values_;
-  Buffer norm_low_;
+  OutBuffer values_;
+  OutBuffer norm_low_;
   Buffer mask_;
   Buffer labels_;
   Buffer last_;  // lanes of the last column, which has no label

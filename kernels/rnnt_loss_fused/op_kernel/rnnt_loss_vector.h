@@ -8,6 +8,9 @@ namespace rnnt_loss {
 
 using Floats = AscendC::LocalTensor<float>;
 using Buffer = AscendC::TBuf<AscendC::TPosition::VECCALC>;
+// What copies from and to global memory reach: on Atlas A2 that isn't VECCALC.
+using InBuffer = AscendC::TBuf<AscendC::TPosition::VECIN>;
+using OutBuffer = AscendC::TBuf<AscendC::TPosition::VECOUT>;
 
 constexpr int32_t kFloatsPerBlock = 8;    // 32 bytes
 constexpr int32_t kFloatsPerRepeat = 64;  // 256 bytes
@@ -27,7 +30,7 @@ __aicore__ inline int32_t RoundUp(int32_t value, int32_t multiple) {
 // What is issued next on the event's second pipe waits for all that was issued on its first.
 template <AscendC::HardEvent event>
 __aicore__ inline void Order() {
-  const AscendC::TEventID id = AscendC::GetTPipePtr()->FetchEventID(event);
+  const AscendC::TEventID id = GetTPipePtr()->FetchEventID(event);
   AscendC::SetFlag<event>(id);
   AscendC::WaitFlag<event>(id);
 }

@@ -14,7 +14,7 @@ constexpr int32_t kInfinityBits = 0x7f800000;
 // Flag `place` says, after the next SyncAll or to the next launch, whether something is valid.
 __aicore__ inline void WriteFlag(const Problem& problem, int64_t place, bool valid) {
   AscendC::TPipe pipe;
-  Buffer buffer;
+  OutBuffer buffer;
   pipe.InitBuffer(buffer, kIntsPerFlag * sizeof(int32_t));
   const AscendC::LocalTensor<int32_t> flag = buffer.Get<int32_t>();
   AscendC::Duplicate(flag, valid ? 1 : 0, kIntsPerFlag);
@@ -26,7 +26,7 @@ __aicore__ inline void WriteFlag(const Problem& problem, int64_t place, bool val
 // Flags [first, first + count) are all set.
 __aicore__ inline bool FlagsAreSet(const Problem& problem, int64_t first, int32_t count) {
   AscendC::TPipe pipe;
-  Buffer buffer;
+  InBuffer buffer;
   pipe.InitBuffer(buffer, count * kIntsPerFlag * sizeof(int32_t));
   const AscendC::LocalTensor<int32_t> flags = buffer.Get<int32_t>();
   CopyIn(flags, problem.Flags()[first * kIntsPerFlag], count * kIntsPerFlag);
@@ -130,9 +130,9 @@ class SampleResults {
   const Problem* problem_ = nullptr;
   AscendC::GlobalTensor<int32_t> loss_;
   AscendC::GlobalTensor<int32_t> status_;
-  Buffer samples_;
-  Buffer losses_;
-  Buffer statuses_;
+  InBuffer samples_;
+  OutBuffer losses_;
+  OutBuffer statuses_;
   bool lengths_are_valid_ = true;
 };
 
@@ -142,7 +142,7 @@ __aicore__ inline void WriteZeros(const Problem& problem) {
   constexpr int32_t kBytes = 32 * 1024;
   constexpr int64_t kElements = kBytes / sizeof(T);
   AscendC::TPipe pipe;
-  Buffer buffer;
+  OutBuffer buffer;
   pipe.InitBuffer(buffer, kBytes);
   AscendC::Duplicate(buffer.Get<float>(), 0.0f, kBytes / static_cast<int32_t>(sizeof(float)));
   Order<AscendC::HardEvent::V_MTE3>();

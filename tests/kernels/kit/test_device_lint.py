@@ -264,6 +264,36 @@ REAL_FAULTS = {
         "storage_.Set(place, value);\n    if (value < 0) SiftDown(place, 0);\n  }",
         "recursion",
     ),
+    "a global function of AscendC is looked for in its namespace": (
+        "op_kernel/rnnt_loss_vector.h",
+        "GetTPipePtr()",
+        "AscendC::GetTPipePtr()",
+        "compile",
+    ),
+    "a second default of the tiling": (
+        "op_kernel/rnnt_loss_fused.cpp",
+        "  REGISTER_TILING_DEFAULT(RnntLossFusedTilingData);\n",
+        "  REGISTER_TILING_DEFAULT(RnntLossFusedTilingData);\n" * 2,
+        "tiling",
+    ),
+    "no default of the tiling": (
+        "op_kernel/rnnt_loss_forward.cpp",
+        "  REGISTER_TILING_DEFAULT(RnntLossFusedTilingData);\n",
+        "",
+        "tiling",
+    ),
+    "a tiling key that is computed": (
+        "op_kernel/rnnt_loss_backward.cpp",
+        "TILING_KEY_IS(RNNT_LOSS_BACKWARD_FLOAT16)",
+        "TILING_KEY_IS(RNNT_LOSS_BACKWARD_FLOAT32 + 1)",
+        "tiling",
+    ),
+    "a tiling key that only the compiler knows": (
+        "op_kernel/rnnt_loss_fused.cpp",
+        "TILING_KEY_IS(RNNT_LOSS_FUSED_FLOAT16)",
+        "TILING_KEY_IS(kFloat16)",
+        "tiling",
+    ),
     "an address that forgets its memory": (
         "op_kernel/rnnt_loss_problem.h",
         "reinterpret_cast<__gm__ float*>",

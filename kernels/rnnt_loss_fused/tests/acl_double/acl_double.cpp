@@ -170,9 +170,9 @@ aclnnStatus aclnnRnntLossFused(void* workspace, uint64_t workspaceSize, aclOpExe
   options.block_dim = static_cast<int>(context.block_dim);
   options.schedule_mode = static_cast<int>(context.schedule_mode);
   options.tiling_key = context.tiling_key;
-  const GM_ADDR tiling = memory.Map("tiling", Access::kInput, context.tiling_data.GetData(),
+  GM_ADDR tiling = memory.Map("tiling", Access::kInput, context.tiling_data.GetData(),
                                     context.tiling_data.GetDataSize());
-  const GM_ADDR space = memory.Map("workspace", Access::kOutput, workspace, workspaceSize);
+  GM_ADDR space = memory.Map("workspace", Access::kOutput, workspace, workspaceSize);
   const emulator::Report report =
       emulator::Launch(rnnt_loss_fused, memory, options, input(0, "logits"), input(1, "targets"),
                        input(2, "logit_lengths"), input(3, "target_lengths"), output(0, "loss"),
