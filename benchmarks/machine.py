@@ -4,11 +4,9 @@ from __future__ import annotations
 
 import contextlib
 import ctypes
-import datetime
 import gc
 import os
 import platform
-import subprocess
 import sys
 from collections.abc import Callable
 from importlib import metadata
@@ -16,6 +14,7 @@ from pathlib import Path
 from typing import TypeVar
 
 from asr_ascend.losses.backends import cpu_library
+from kernels.verify.machine import commit, now, system, uncommitted_files
 
 REPOSITORY = Path(__file__).resolve().parents[1]
 Argument = TypeVar("Argument")
@@ -26,15 +25,15 @@ PACKAGES = ("torch", "torchaudio", "optimized_transducer", "warprnnt_pytorch", "
 def describe() -> dict:
     """All that a reader of the numbers may ask for; nothing that names the host or its folders."""
     return {
-        "date": datetime.datetime.now(datetime.timezone.utc).isoformat(timespec="seconds"),
-        "commit": output_of("git", "rev-parse", "HEAD"),
+        "date": now(),
+        "commit": commit(),
         "uncommitted_files": uncommitted_files(),
         "machine": {
             "processor": processor(),
             "cores": os.cpu_count(),
             "memory_bytes": memory_bytes("MemTotal"),
             "load_average": list(os.getloadavg()),
-            "system": f"{platform.system()} {platform.release()} {platform.machine()}",
+            "system": system(),
             "instruction_set": cpu_library.library().asr_ascend_isa().decode(),
         },
         "versions": {"python": platform.python_version(), **package_versions()},
@@ -51,23 +50,6 @@ def package_versions() -> dict[str, str]:
             if name in sys.modules:
                 found[name] = getattr(sys.modules[name], "__version__", "unknown")
     return found
-
-
-def uncommitted_files() -> int | None:
-    """Tracked files that differ from the commit; None outside of a git checkout."""
-    changes = output_of("git", "status", "--porcelain", "--untracked-files=no")
-    return None if changes is None else len(changes.splitlines())
-
-
-def output_of(*command: str) -> str | None:
-    """What a program prints, or None where it is missing or fails."""
-    try:
-        result = subprocess.run(
-            command, capture_output=True, text=True, check=True, timeout=60, cwd=REPOSITORY
-        )
-    except (OSError, subprocess.SubprocessError):
-        return None
-    return result.stdout.strip()
 
 
 def processor_fields() -> dict[str, str]:

@@ -100,8 +100,8 @@ elif [ "$build" = yes ]; then
   build_for_chip
 fi
 export PYTHONPATH=$repository${PYTHONPATH:+:$PYTHONPATH}
-if ! missing=$(TORCH_DEVICE_BACKEND_AUTOLOAD=0 "$python" -c 'import torch, numpy, pytest' 2>&1); then
-  echo "verify_910b.sh: $python needs torch, and for the tests' cases numpy and pytest: ${missing##*$'\n'}" >&2
+if ! missing=$(TORCH_DEVICE_BACKEND_AUTOLOAD=0 "$python" -c 'import torch, numpy' 2>&1); then
+  echo "verify_910b.sh: $python needs torch and numpy: ${missing##*$'\n'}" >&2
   exit 3
 fi
 find_cpu_library

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import torch
 
-sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "verify"))
-from machine import device_name, is_stand_in
+sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
+from kernels.verify.machine import device_name, is_stand_in
 
 NO_NPU = 77
 T, U, V = 7, 3, 11

@@ -17,11 +17,11 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
-import machine
-import profiling
-import report
-
 HERE = Path(__file__).resolve().parent
+sys.path.insert(0, str(HERE.parents[1]))
+
+from kernels.verify import machine, profiling, report  # noqa: E402
+
 ROW_SECTIONS = ("precision", "cases", "options", "behaviour", "emulator")
 SECTIONS = (*ROW_SECTIONS, "times")
 
@@ -33,8 +33,7 @@ def say(text: str) -> None:
 def entries_of(section: str, device: str, quick: bool) -> Iterator[dict]:
     """What one section measures, in this process."""
     # Only here: they import torch, and with it the device.
-    import rows
-    import times
+    from kernels.verify import rows, times
 
     target = rows.Target(device, device == "npu" and machine.is_stand_in())
     if section == "times":

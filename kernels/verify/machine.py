@@ -49,6 +49,27 @@ def output_of(*command: str) -> str | None:
     return result.stdout.strip()
 
 
+def commit() -> str | None:
+    """The checkout's commit; None outside of a git checkout."""
+    return output_of("git", "rev-parse", "HEAD")
+
+
+def uncommitted_files() -> int | None:
+    """Tracked files that differ from the commit; None outside of a git checkout."""
+    changes = output_of("git", "status", "--porcelain", "--untracked-files=no")
+    return None if changes is None else len(changes.splitlines())
+
+
+def system() -> str:
+    """Operating system, its release, and the processor's architecture."""
+    return f"{platform.system()} {platform.release()} {platform.machine()}"
+
+
+def now() -> str:
+    """The time of a measurement: UTC, to the second."""
+    return datetime.datetime.now(datetime.timezone.utc).isoformat(timespec="seconds")
+
+
 def versions() -> dict[str, str | None]:
     found: dict[str, str | None] = {"python": platform.python_version()}
     for name in ("torch", "torch_npu", "numpy", "asr-ascend"):
@@ -57,9 +78,9 @@ def versions() -> dict[str, str | None]:
         except metadata.PackageNotFoundError:
             found[name] = None
     found["driver"] = DRIVER.read_text().strip() if DRIVER.is_file() else None
-    found["commit"] = output_of("git", "rev-parse", "HEAD")
-    changes = output_of("git", "status", "--porcelain", "--untracked-files=no")
-    found["uncommitted_changes"] = None if changes is None else str(len(changes.splitlines()))
+    found["commit"] = commit()
+    changes = uncommitted_files()
+    found["uncommitted_changes"] = None if changes is None else str(changes)
     return found
 
 
@@ -75,10 +96,10 @@ def describe(device: str, stand_in: bool) -> dict:
     """Everything about the machine that a reader of the results may ask for."""
     return {
         "device": device_name(device, stand_in),
-        "host": f"{platform.system()} {platform.release()} {platform.machine()}",
+        "host": system(),
         "processors": os.cpu_count(),
         "npu_smi": output_of("npu-smi", "info"),
-        "date": datetime.datetime.now(datetime.timezone.utc).isoformat(timespec="seconds"),
+        "date": now(),
         "environment": {
             name: value for name, value in sorted(os.environ.items()) if VARIABLES.match(name)
         },

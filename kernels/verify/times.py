@@ -3,27 +3,31 @@
 from __future__ import annotations
 
 import functools
-import re
+import json
 import statistics
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import torch
-from cases import DTYPES, emulated_operator, oracles, tables
-from rows import Target
 from torch import Tensor
 
 from asr_ascend.losses import available_backends, rnnt_loss, rnnt_loss_and_grad
+from kernels.rnnt_loss_fused.emulated import emulated_operator
+from kernels.rnnt_loss_fused.time_model import shapes
+from kernels.verify import oracles
+from kernels.verify.loss_cases import DTYPES
+from kernels.verify.rows import Target
 
-README = Path(__file__).resolve().parents[2] / "docs" / "npu_time_model.md"
+MODEL = Path(shapes.__file__).with_name("tables.json")
+
 BLOCK_ELEMENTS = 1 << 24  # random numbers made at a time
 LEAST_SECONDS = 5e-3  # of one measurement: as many calls as that takes
 STATE_BYTES = 36  # of a row
 STAND_IN_ELEMENTS = 2_500_000  # what an emulator computes in seconds
 
 
-def reason_to_skip(shape: tables.Shape, target: Target) -> str | None:
+def reason_to_skip(shape: shapes.Shape, target: Target) -> str | None:
     """Why a shape isn't timed, or None."""
     on_a_chip = target.device == "npu" and not target.stand_in
     if not on_a_chip:
@@ -36,28 +40,20 @@ def reason_to_skip(shape: tables.Shape, target: Target) -> str | None:
     return f"needs {needed / 1e9:.1f} GB of the device's {free / 1e9:.1f} that are free"
 
 
-def modelled_milliseconds(document: str) -> dict[str, dict[str, float]]:
-    """The table of the time model: by shape the HBM limit, the model and its cheapest and dearest
-    guess."""
-    begin = document.index("<!-- time -->")
-    lines = document[begin : document.index("<!-- end -->", begin)].splitlines()[1:]
-    cells = [[cell.strip() for cell in line.strip("|").split("|")] for line in lines]
-    header, _, *rows = [row for row in cells if len(row) > 1]
-    limit, everything = header.index("HBM limit"), header.index("all")
-    span = header.index("cheapest to dearest guess")
-    model = {}
-    for row in rows:
-        cheapest, dearest = map(float, re.findall(r"[\d.]+", row[span]))
-        model[row[0]] = {
-            "hbm_limit": float(row[limit]),
-            "model": float(row[everything]),
-            "cheapest": cheapest,
-            "dearest": dearest,
-        }
-    return model
+def modelled_milliseconds() -> dict[str, dict[str, float]]:
+    """By shape: the HBM limit, the model and its cheapest and dearest guess."""
+    table = json.loads(MODEL.read_text())["time"]
+    names = {
+        "HBM limit": "hbm_limit",
+        "all": "model",
+        "cheapest guess": "cheapest",
+        "dearest guess": "dearest",
+    }
+    places = {name: table["columns"].index(column) for column, name in names.items()}
+    return {row[0]: {name: row[at] for name, at in places.items()} for row in table["rows"]}
 
 
-def make_case(shape: tables.Shape) -> oracles.Case:
+def make_case(shape: shapes.Shape) -> oracles.Case:
     """Random logits; above a block's size the block repeats, since times don't depend on values."""
     case = oracles.make_case(shape.lengths, 2)  # for its labels' shape
     generator = torch.Generator().manual_seed(1)
@@ -126,7 +122,7 @@ def numbers_are_right(case: oracles.Case, costs: Tensor, grad: Tensor) -> str:
     return "right"
 
 
-def time_shape(shape: tables.Shape, target: Target, repetitions: int, model: dict) -> dict:
+def time_shape(shape: shapes.Shape, target: Target, repetitions: int, model: dict) -> dict:
     case = make_case(shape)
     logits, *indices = target.arguments(case)
     both = functools.partial(rnnt_loss_and_grad, *(logits, *indices), blank=case.blank)
@@ -155,11 +151,8 @@ def time_shape(shape: tables.Shape, target: Target, repetitions: int, model: dic
 
 def times(target: Target, quick: bool) -> Iterator[dict]:
     """One entry per shape of the specification and the bench; those too large say so."""
-    try:
-        model = modelled_milliseconds(README.read_text())
-    except ValueError:
-        model = {}
-    for shape in (*tables.SHAPES, *tables.PRECISION_ROWS, *tables.TOO_LARGE):
+    model = modelled_milliseconds()
+    for shape in (*shapes.SHAPES, *shapes.PRECISION_ROWS, *shapes.TOO_LARGE):
         reason = reason_to_skip(shape, target)
         if reason is not None:
             yield {"shape": str(shape), "rows": shape.rows, "skipped": reason}

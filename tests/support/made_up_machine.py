@@ -124,7 +124,8 @@ class MadeUpMachine:
     def _make_repository(self) -> None:
         for part in ("build_npu", "cann_standin", "rnnt_lattice", "rnnt_loss_fused", "verify"):
             shutil.copytree(REPOSITORY / "kernels" / part, self.kernels / part)
-        shutil.copy(REPOSITORY / "kernels" / "build.sh", self.kernels)
+        for file in ("__init__.py", "build.sh"):
+            shutil.copy(REPOSITORY / "kernels" / file, self.kernels)
         write(self.kernels / "torch_binding" / "setup.py", SETUP)
         write(self.kernels.parent / "asr_ascend" / "__init__.py", "")
         write(self.kernels.parent / "asr_ascend" / "losses" / "__init__.py", "")

@@ -54,14 +54,16 @@ std::vector<int32_t> Targets(const Batch& batch, int64_t vocab) {
 void PrintCounters(const emulator::Counters& c) {
   std::printf(
       "{\"read_bytes\": %llu, \"written_bytes\": %llu, \"copies\": %llu, \"blocks\": %llu, "
-      "\"instructions\": %llu, \"repeats\": %llu, \"scalar_accesses\": %llu}",
+      "\"instructions\": %llu, \"repeats\": %llu, \"scalar_accesses\": %llu, "
+      "\"scalar_vector_waits\": %llu}",
       static_cast<unsigned long long>(c.gm_to_ub_bytes),
       static_cast<unsigned long long>(c.ub_to_gm_bytes), static_cast<unsigned long long>(c.copies),
       static_cast<unsigned long long>(c.gm_to_ub_descriptors + c.ub_to_gm_descriptors),
       static_cast<unsigned long long>(c.vector_instructions),
       static_cast<unsigned long long>(c.vector_repeats),
       static_cast<unsigned long long>(c.ub_scalar_reads + c.ub_scalar_writes + c.gm_scalar_reads +
-                                      c.gm_scalar_writes));
+                                      c.gm_scalar_writes),
+      static_cast<unsigned long long>(c.scalar_vector_waits));
 }
 
 // Per phase, each core's counters.

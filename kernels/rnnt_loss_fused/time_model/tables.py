@@ -1,7 +1,10 @@
-"""Prints the operator's tables of docs/npu_time_model.md, or rewrites them there.
+"""Measures the operator's tables on the emulator and keeps them in tables.json.
+
+    python -m kernels.rnnt_loss_fused.time_model.tables [TABLE ...] [--write]
 
 Bytes, instructions and 256-byte steps are counted by running the kernel on the emulator. Times are
-a model: nothing here has run on a 910B.
+a model: nothing here has run on a 910B. docs/npu_time_model.md holds the same tables, made of
+tables.json: with --write both are written anew.
 """
 
 from __future__ import annotations
@@ -11,105 +14,57 @@ import json
 import os
 import subprocess
 import tempfile
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
+
+from kernels.rnnt_loss_fused.time_model.model import Work, milliseconds
+from kernels.rnnt_loss_fused.time_model.shapes import PRECISION_ROWS, SHAPES, TOO_LARGE, Shape
 
 OPERATOR = Path(__file__).resolve().parents[1]
 EMULATOR = OPERATOR.parent / "emulator"
 SOURCES = (Path(__file__).with_name("measure.cpp"), OPERATOR / "emulated" / "kernels.cpp")
-
-# What the chip is taken to be. docs/npu_time_model.md says where that is from.
-CORES = 40  # vector_core_cnt; some models have 48
-CLOCK_HZ = 1.8e9  # cube_freq
-VECTOR_BYTES_PER_CYCLE = 256  # vec_calc_size: 128 float16
-CORE_BYTES_PER_CYCLE = 32  # ddr_rate: between one core and HBM
-HBM_BYTES_PER_SECOND = 1.6e12
-REPEAT_BYTES = 256  # of the emulator's unit of vector work
-# Guesses: no public figure. The table gives the model for the lowest and the highest too.
-INSTRUCTION_CYCLES = (8, 16, 32)  # start of a vector instruction whose result the next one needs
-SCALAR_CYCLES = (4, 8, 16)  # a scalar read or write of UB
-
-
+RESULTS = Path(__file__).with_name("tables.json")
+DOCUMENT = OPERATOR.parents[1] / "docs" / "npu_time_model.md"
 MEMORY_BYTES = 64e9
 
 
 @dataclass(frozen=True)
-class Shape:
-    """A batch of utterances of (T, U) over V symbols."""
+class Column:
+    """A column's heading, and how many decimals its numbers have; None for texts and integers."""
 
-    lengths: tuple[tuple[int, int], ...]
-    vocab: int
-    dtype: str = "float32"
-
-    def __str__(self) -> str:
-        longest = max(self.lengths)
-        ragged = "" if len(set(self.lengths)) == 1 else " ragged"
-        text = f"{len(self.lengths)} x {longest[0]} x {longest[1]} x {self.vocab}"
-        return text + ragged + ("" if self.dtype == "float32" else f", {self.dtype}")
-
-    @property
-    def rows(self) -> int:
-        return sum(frames * (labels + 1) for frames, labels in self.lengths)
-
-    @property
-    def logits_bytes(self) -> int:
-        return self.rows * self.vocab * (4 if self.dtype == "float32" else 2)
+    name: str
+    decimals: int | None = None
 
 
-# The specification's shapes that fit the chip's memory, and more of the bench.
-SHAPES = (
-    Shape(((200, 50),) * 4, 50),
-    Shape(((500, 100),) * 8, 500),
-    Shape(((500, 100),) * 8, 500, "float16"),
-    Shape(((1000, 200),) * 16, 500),
-    Shape(((1000, 200),) * 16, 5000, "float16"),
-    Shape(((500, 100),) * 2, 5000),
-    Shape(((500, 100),), 50000),
-)
-# Those of them that do not fit, whatever is done.
-TOO_LARGE = (Shape(((1000, 200),) * 16, 5000), Shape(((2000, 500),) * 32, 50000))
-# Its precision rows, with lengths over the ranges that it gives.
-PRECISION_ROWS = (
-    Shape(((100, 100), (1000, 300)), 50),
-    Shape(((200, 50), (800, 200), (1400, 350), (2000, 500)), 128),
-    Shape(((100, 50), (500, 200)), 64, "float16"),
-    Shape(((100, 50), (400, 150), (700, 200), (1000, 300)), 128, "float16"),
-)
+def table(columns: list[Column], rows: list[list], note: str = "") -> dict:
+    """A table as tables.json has it: numbers are rounded as they are shown."""
+    rounded = [
+        [
+            cell if column.decimals is None else round(cell, column.decimals)
+            for column, cell in zip(columns, row, strict=True)
+        ]
+        for row in rows
+    ]
+    return {
+        "note": note,
+        "columns": [column.name for column in columns],
+        "decimals": [column.decimals for column in columns],
+        "rows": rounded,
+    }
 
 
-@dataclass
-class Work:
-    """What one core does in one phase."""
-
-    bytes: float = 0.0
-    instructions: float = 0.0
-    repeats: float = 0.0
-    scalars: float = 0.0
-
-    def __add__(self, other: Work) -> Work:
-        return Work(
-            self.bytes + other.bytes,
-            self.instructions + other.instructions,
-            self.repeats + other.repeats,
-            self.scalars + other.scalars,
-        )
-
-    def __mul__(self, factor: float) -> Work:
-        return Work(
-            self.bytes * factor,
-            self.instructions * factor,
-            self.repeats * factor,
-            self.scalars * factor,
-        )
-
-    def seconds(self, guess: int) -> float:
-        """Copies run beside vector and scalar instructions, which wait for each other."""
-        computing = (
-            self.repeats * REPEAT_BYTES / VECTOR_BYTES_PER_CYCLE
-            + self.instructions * INSTRUCTION_CYCLES[guess]
-            + self.scalars * SCALAR_CYCLES[guess]
-        )
-        return max(computing, self.bytes / CORE_BYTES_PER_CYCLE) / CLOCK_HZ
+def markdown(kept: dict) -> list[str]:
+    """A table of tables.json, as lines of a document."""
+    lines = [kept["note"], ""] if kept["note"] else []
+    lines += ["| " + " | ".join(kept["columns"]) + " |", "|" + "---|" * len(kept["columns"])]
+    for row in kept["rows"]:
+        cells = [
+            str(cell) if decimals is None else f"{cell:.{decimals}f}"
+            for cell, decimals in zip(row, kept["decimals"], strict=True)
+        ]
+        lines.append("| " + " | ".join(cells) + " |")
+    return lines
 
 
 def build(folder: Path) -> Path:
@@ -143,6 +98,7 @@ def core_work(counters: dict) -> Work:
         counters["instructions"],
         counters["repeats"],
         counters["scalar_accesses"],
+        counters["scalar_vector_waits"],
     )
 
 
@@ -177,70 +133,40 @@ def work_of_a_lattice(meter: Meter, length: tuple[int, int]) -> tuple[Work, Work
     return work[0], work[1]
 
 
-def makespan(seconds: list[float]) -> float:
-    """Tasks go to the cores longest first, each to the least loaded."""
-    loads = [0.0] * CORES
-    for task in sorted(seconds, reverse=True):
-        loads[loads.index(min(loads))] += task
-    return max(loads)
-
-
-Lattices = dict[tuple[int, int], tuple[Work, Work]]
-
-
-def milliseconds(row: Work, lattice_of: Lattices, shape: Shape, guess: int) -> dict:
-    """The model: this plan, its parts, and one utterance on one core throughout."""
-    hbm = row.bytes * shape.rows / HBM_BYTES_PER_SECOND
-    rows = max(hbm, (row * (shape.rows / CORES)).seconds(guess))
-    tasks = [work for length in shape.lengths for work in lattice_of[length]]
-    lattices = makespan([work.seconds(guess) for work in tasks])
-    utterances = []
-    for length in shape.lengths:
-        alpha, beta = lattice_of[length]
-        utterances.append(row * (length[0] * (length[1] + 1)) + alpha + beta)
-    alone = max(hbm, makespan([work.seconds(guess) for work in utterances]))
-    return {
-        "rows": rows * 1e3,
-        "lattice": lattices * 1e3,
-        "total": (rows + lattices) * 1e3,
-        "alone": alone * 1e3,
-        "limit": 3 * shape.logits_bytes / HBM_BYTES_PER_SECOND * 1e3,
-    }
-
-
-def time_table(meter: Meter) -> list[str]:
-    lines = [
-        "| B x T x U x V | HBM limit | phases 1 and 3 | T + U | phase 2 | all "
-        "| cheapest to dearest guess | one utterance per core | ratio |",
-        "|---|---|---|---|---|---|---|---|---|",
+def time_table(meter: Meter) -> dict:
+    columns = [
+        *(Column("B x T x U x V"), Column("HBM limit", 3), Column("phases 1 and 3", 3)),
+        *(Column("T + U"), Column("phase 2", 3), Column("all", 3), Column("cheapest guess", 3)),
+        *(Column("dearest guess", 3), Column("one utterance per core", 2), Column("ratio", 1)),
     ]
+    rows = []
     for shape in SHAPES + PRECISION_ROWS:
         row = work_of_a_row(meter, shape)
         lattice_of = {length: work_of_a_lattice(meter, length) for length in set(shape.lengths)}
-        times = [milliseconds(row, lattice_of, shape, guess) for guess in range(3)]
-        middle = times[1]
-        lines.append(
-            f"| {shape} | {middle['limit']:.3f} | {middle['rows']:.3f} | "
-            f"{max(sum(length) for length in shape.lengths)} | "
-            f"{middle['lattice']:.3f} | {middle['total']:.3f} | "
-            f"{times[0]['total']:.3f} to {times[2]['total']:.3f} | {middle['alone']:.2f} | "
-            f"{middle['alone'] / middle['total']:.1f} |"
+        least, middle, most = (milliseconds(row, lattice_of, shape, guess) for guess in range(3))
+        steps = max(sum(length) for length in shape.lengths)
+        rows.append(
+            [
+                *(str(shape), middle["limit"], middle["rows"], steps, middle["lattice"]),
+                *(middle["total"], least["total"], most["total"], middle["alone"]),
+                middle["alone"] / middle["total"],
+            ]
         )
-    return lines
+    return table(columns, rows)
 
 
-def work_table(meter: Meter) -> list[str]:
+def work_table(meter: Meter) -> dict:
     """What the time is made of."""
-    lines = [
-        "| of | vector instructions | steps of 256 bytes | scalar accesses | bytes, as charged |",
-        "|---|---|---|---|---|",
+    columns = [
+        *(Column("of"), Column("vector instructions", 1), Column("steps of 256 bytes", 1)),
+        *(Column("scalar accesses", 1), Column("waits of S and V", 2)),
+        Column("bytes, as charged", 0),
     ]
+    rows = []
 
     def add(name: str, work: Work) -> None:
-        lines.append(
-            f"| {name} | {work.instructions:.1f} | {work.repeats:.1f} | {work.scalars:.1f} | "
-            f"{work.bytes:.0f} |"
-        )
+        parts = [work.instructions, work.repeats, work.scalars, work.waits, work.bytes]
+        rows.append([name, *parts])
 
     for vocab, dtype in ((50, "float32"), (500, "float32"), (500, "float16"), (5000, "float32")):
         row = work_of_a_row(meter, Shape(((400, 100),), vocab, dtype))
@@ -251,7 +177,7 @@ def work_table(meter: Meter) -> list[str]:
             ("alpha", "beta"), work_of_a_lattice(meter, (frames, labels)), strict=True
         ):
             add(f"a diagonal of {name}, U = {labels}, T = {frames}", work * (1 / (frames + labels)))
-    return lines
+    return table(columns, rows)
 
 
 TRAFFIC_CASES = (
@@ -272,12 +198,13 @@ def tensor_bytes(run: dict, name: str) -> tuple[int, int]:
     return sum(read for read, _ in phases), sum(written for _, written in phases)
 
 
-def traffic_table(meter: Meter) -> list[str]:
-    lines = [
-        "| dtype | B | N | V | logits read / N V | gradient written / N V | state, bytes a row "
-        "| other, bytes a row | all / 3 N V |",
-        "|---|---|---|---|---|---|---|---|---|",
+def traffic_table(meter: Meter) -> dict:
+    columns = [
+        *(Column("dtype"), Column("B"), Column("N"), Column("V"), Column("logits read / N V", 3)),
+        *(Column("gradient written / N V", 3), Column("state, bytes a row", 1)),
+        *(Column("other, bytes a row", 1), Column("all / 3 N V", 3)),
     ]
+    rows = []
     for dtype, cores, vocab, lengths in TRAFFIC_CASES:
         run = meter.run(dtype, cores, vocab, lengths)
         size = run["rows"] * vocab * (4 if dtype == "float32" else 2)
@@ -287,15 +214,16 @@ def traffic_table(meter: Meter) -> list[str]:
         state = sum(tensor_bytes(run, "state")) - 32 * (cores + cores * cores)
         everything = sum(sum(tensor_bytes(run, name)) for name in run["traffic"])
         other = everything - logits - grad - state
-        lines.append(
-            f"| {dtype} | {len(lengths)} | {run['rows']} | {vocab} | {logits / size:.3f} | "
-            f"{grad / size:.3f} | {state / run['rows']:.1f} | {other / run['rows']:.1f} | "
-            f"{everything / (3 * size):.3f} |"
+        rows.append(
+            [
+                *(dtype, len(lengths), run["rows"], vocab, logits / size, grad / size),
+                *(state / run["rows"], other / run["rows"], everything / (3 * size)),
+            ]
         )
-    return lines
+    return table(columns, rows)
 
 
-def memory_table(meter: Meter) -> list[str]:
+def memory_table(meter: Meter) -> dict:
     # The layout is linear in N and B: small runs give it.
     one = meter.run("float32", 1, 8, [(16, 15)])["workspace_bytes"]
     longer = meter.run("float32", 1, 8, [(32, 15)])["workspace_bytes"]
@@ -303,29 +231,26 @@ def memory_table(meter: Meter) -> list[str]:
     a_row = (longer - one) / 256
     a_sample = (nine - one) / 8 - 256 * a_row
     fixed = one - 256 * a_row - a_sample
-    lines = [
+    note = (
         f"A row takes {a_row:.0f} bytes of workspace, an utterance {a_sample:.0f}, and {fixed:.0f} "
-        "are fixed.",
-        "",
-        "| B x T x U x V | logits and gradient, MB each | workspace, MB | workspace / logits "
-        "| fits 64 GB |",
-        "|---|---|---|---|---|",
+        "are fixed."
+    )
+    columns = [
+        *(Column("B x T x U x V"), Column("logits and gradient, MB each", 1)),
+        *(Column("workspace, MB", 1), Column("workspace / logits", 4), Column("fits 64 GB")),
     ]
+    rows = []
     for shape in SHAPES + TOO_LARGE + PRECISION_ROWS:
         workspace = fixed + a_row * shape.rows + a_sample * len(shape.lengths)
         logits = shape.logits_bytes
-        needed = 2 * logits + workspace
-        fits = "yes" if needed < MEMORY_BYTES else "in place"
+        fits = "yes" if 2 * logits + workspace < MEMORY_BYTES else "in place"
         if logits + workspace >= MEMORY_BYTES:
             fits = "no"
-        lines.append(
-            f"| {shape} | {logits / 1e6:.1f} | {workspace / 1e6:.1f} | "
-            f"{workspace / logits:.4f} | {fits} |"
-        )
-    return lines
+        rows.append([str(shape), logits / 1e6, workspace / 1e6, workspace / logits, fits])
+    return table(columns, rows, note)
 
 
-TABLES = {
+TABLES: dict[str, Callable[[Meter], dict]] = {
     "memory": memory_table,
     "traffic": traffic_table,
     "time": time_table,
@@ -340,20 +265,33 @@ def replaced(document: str, name: str, lines: list[str]) -> str:
     return document[:begin] + "\n".join(lines) + "\n" + document[end:]
 
 
+def write(kept: dict[str, dict]) -> None:
+    """Tables into tables.json, and all of that into the document."""
+    everything = json.loads(RESULTS.read_text()) if RESULTS.exists() else {}
+    everything.update(kept)
+    RESULTS.write_text(json.dumps(everything, indent=1) + "\n")
+    document = DOCUMENT.read_text()
+    for name, known in everything.items():
+        document = replaced(document, name, markdown(known))
+    DOCUMENT.write_text(document)
+
+
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("tables", nargs="*", help=f"of {', '.join(TABLES)}; default: all")
-    parser.add_argument("--write", action="store_true", help="put them into docs/npu_time_model.md")
+    parser.add_argument(
+        "--write", action="store_true", help="put them into tables.json and docs/npu_time_model.md"
+    )
     arguments = parser.parse_args()
-    path = OPERATOR.parents[1] / "docs" / "npu_time_model.md"
     with tempfile.TemporaryDirectory() as folder:
         meter = Meter(build(Path(folder)))
         for name in arguments.tables or TABLES:
-            lines = TABLES[name](meter)
+            measured = TABLES[name](meter)
             if arguments.write:
-                path.write_text(replaced(path.read_text(), name, lines))
-            else:
-                print("\n".join(lines), end="\n\n")
+                write({name: measured})
+            print("\n".join(markdown(measured)), end="\n\n")
 
 
 if __name__ == "__main__":

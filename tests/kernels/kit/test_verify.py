@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import os
+import re
+import shutil
 import subprocess
 import sys
 from importlib import metadata
@@ -14,18 +16,12 @@ import pytest
 import torch
 
 from asr_ascend.losses.backends import cpu_library
+from kernels.rnnt_loss_fused.time_model import shapes
+from kernels.verify import machine as verify_machine
+from kernels.verify import oracles, profiling, report, rows, times
 from tests.support.made_up_machine import REPOSITORY, compiled, write
 
 VERIFY = REPOSITORY / "kernels" / "verify"
-sys.path.insert(0, str(VERIFY))
-
-import cases  # noqa: E402
-import machine as verify_machine  # noqa: E402
-import profiling  # noqa: E402
-import report  # noqa: E402
-import rows  # noqa: E402
-import times  # noqa: E402
-
 CPU = rows.Target("cpu")
 
 
@@ -138,13 +134,47 @@ def test_no_npu(tmp_path: Path) -> None:
     assert written["profile"] == {"skipped": "msprof is not in PATH"}
 
 
+def test_the_kit_needs_no_tests(tmp_path: Path) -> None:
+    """What is shipped to a 910B works where there is no folder named tests."""
+    repository = tmp_path / "repository"
+    without = shutil.ignore_patterns("tests", "__pycache__", "*.so")
+    for part in ("asr_ascend", "kernels"):
+        shutil.copytree(REPOSITORY / part, repository / part, ignore=without)
+    command = [sys.executable, str(repository / "kernels" / "verify"), "--device=cpu", "--quick"]
+    command += [f"--out={tmp_path}", "--skip", *rows.SECTIONS.keys() - {"cases"}, "times"]
+    variables = {"ASR_ASCEND_LIBRARY": str(cpu_library._library_path()), **os.environ}
+    variables["PYTHONPATH"] = str(repository)
+    ended = subprocess.run(
+        command, env=variables, cwd=tmp_path, capture_output=True, text=True, check=False
+    )
+    assert ended.returncode == 0, ended.stdout + ended.stderr
+    written = json.loads((tmp_path / "verify.json").read_text())
+    assert {row["section"] for row in written["rows"]} == {"cases"}
+    assert {row["pass"] for row in written["rows"]} == {True}
+
+
+def test_nothing_of_the_kit_names_the_tests_or_reads_a_document() -> None:
+    kernels = REPOSITORY / "kernels"
+    kit = [kernels / "build.sh", kernels / "verify_910b.sh"]
+    for folder in ("verify", "build_npu", "torch_binding", "emulator/emulator", "cann_standin"):
+        kit += [path for path in (kernels / folder).rglob("*") if path.suffix != ".md"]
+    kit += (kernels / "rnnt_loss_fused" / "emulated").glob("*")
+    for path in kit:
+        if not path.is_file() or path.suffix == ".pyc":
+            continue
+        text = path.read_text()
+        assert not re.search(r"^\s*(from|import) tests\b", text, re.MULTILINE), path
+        assert not re.search(r"[/\"]tests[/\"]", text), path
+        assert not re.search(r"\.md\W.*read_text", text), path
+
+
 # Wrong numbers fail
 
 
 class Wrong(rows.Target):
     """A device that adds to one cost and to one gradient."""
 
-    def run(self, case: cases.oracles.Case, **options: object) -> tuple[torch.Tensor, ...]:
+    def run(self, case: oracles.Case, **options: object) -> tuple[torch.Tensor, ...]:
         costs, grad = super().run(case, **options)
         costs[-1] += 0.01 + 1e-4 * costs[-1].abs()
         grad[3, 1] += 0.05
@@ -161,7 +191,7 @@ def test_a_wrong_cost_and_a_wrong_gradient_fail(section) -> None:
 class Restless(rows.Target):
     """A device whose results change from call to call."""
 
-    def run(self, case: cases.oracles.Case, **options: object) -> tuple[torch.Tensor, ...]:
+    def run(self, case: oracles.Case, **options: object) -> tuple[torch.Tensor, ...]:
         costs, grad = super().run(case, **options)
         return costs * (1 + 1e-3 * torch.rand(1)), grad.nan_to_num()
 
@@ -200,7 +230,7 @@ def test_the_emulator_is_compared_bit_by_bit_or_with_a_tolerance() -> None:
 
 
 def test_no_times_for_wrong_numbers(monkeypatch: pytest.MonkeyPatch) -> None:
-    shape = cases.tables.Shape(((20, 5),) * 2, 30)
+    shape = shapes.Shape(((20, 5),) * 2, 30)
     assert times.time_shape(shape, CPU, 2, {})["numbers"] == "right"
     real = times.rnnt_loss_and_grad
 
@@ -219,8 +249,8 @@ def test_no_times_for_wrong_numbers(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_every_timed_shape_has_its_model() -> None:
-    model = times.modelled_milliseconds(times.README.read_text())
-    for shape in (*cases.tables.SHAPES, *cases.tables.PRECISION_ROWS):
+    model = times.modelled_milliseconds()
+    for shape in (*shapes.SHAPES, *shapes.PRECISION_ROWS):
         entry = model[str(shape)]
         assert 0 < entry["hbm_limit"] < entry["model"]
         assert entry["cheapest"] <= entry["model"] <= entry["dearest"]
@@ -231,9 +261,9 @@ def test_shapes_that_a_chip_cannot_hold(monkeypatch: pytest.MonkeyPatch) -> None
         torch, "npu", SimpleNamespace(mem_get_info=lambda: (int(6e10), int(6.4e10))), raising=False
     )
     chip = rows.Target("npu")
-    reasons = [times.reason_to_skip(shape, chip) for shape in cases.tables.TOO_LARGE]
+    reasons = [times.reason_to_skip(shape, chip) for shape in shapes.TOO_LARGE]
     assert reasons[0] == "needs 128.8 GB of the device's 60.0 that are free"
-    assert times.reason_to_skip(cases.tables.SHAPES[0], chip) is None
+    assert times.reason_to_skip(shapes.SHAPES[0], chip) is None
 
 
 SUMMARY = """Op Name,OP Type,Task Duration(us),Block Dim,aiv_vec_ratio

@@ -7,7 +7,7 @@ import ctypes
 import pytest
 import torch
 
-from tests.losses.test_numerics_accuracy import PRECISION_ROWS, worst_errors
+from kernels.verify.loss_cases import PRECISION_ROWS, worst_errors
 from tests.support import emulated_operator as emulated
 from tests.support import oracles
 

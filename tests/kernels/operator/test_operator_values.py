@@ -8,7 +8,7 @@ import math
 import pytest
 import torch
 
-from tests.losses.test_numerics_accuracy import CASE_LIST
+from kernels.verify.loss_cases import CASE_LIST
 from tests.support import emulated_operator as emulated
 from tests.support import oracles
 

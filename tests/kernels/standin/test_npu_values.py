@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from asr_ascend.losses import RNNTLoss, available_backends, rnnt_loss, rnnt_loss_and_grad
-from tests.losses.test_numerics_accuracy import CASE_LIST
+from kernels.verify.loss_cases import CASE_LIST
 from tests.support import emulated_operator as emulated
 from tests.support import oracles
 from tests.support.npu_cases import DTYPES, batch_of, check, run
