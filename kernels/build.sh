@@ -9,7 +9,7 @@ usage() {
   cat <<'TEXT'
 usage: kernels/build.sh [options]
 
-Builds and installs the operator package (AscendC, with a CANN 9.x toolkit) and the torch binding
+Builds and installs the operator package (AscendC, with a CANN toolkit of 8.5 or later) and the torch binding
 (with torch and torch_npu) for an Ascend 910B, checks that both load, and runs a smoke test.
 
   --check              look at the environment and build nothing
@@ -90,6 +90,7 @@ case " $supported_socs" in
   *" $soc "*) ;;
   *) fail_usage "\`--soc\` must be one that the operator is defined for (${supported_socs% }), but is $soc." ;;
 esac
+[[ $install_path =~ ^(/.*)?$ ]] || fail_usage "\`--install-path\` must be absolute, but is $install_path."
 [ "$only" != binding ] && wants_package=yes || wants_package=no
 [ "$only" != package ] && wants_binding=yes || wants_binding=no
 mkdir -p "$build_dir/logs" || fail_usage "\`--build-dir\` can't be made: $build_dir."

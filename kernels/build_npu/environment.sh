@@ -3,6 +3,7 @@
 
 least_cmake=3.20
 least_gcc=9
+least_cann=$(sed -n 's/^  "least_cann": "\(.*\)",$/\1/p' "$repository/asr_ascend/npu_versions.json")
 job_gib=2 # what compiling torch's headers takes, about
 
 check_environment() {
@@ -31,7 +32,7 @@ check_toolkit() {
         return
       done
     done
-    problem "CANN is missing: \`ASCEND_HOME_PATH\` is not set and there is no toolkit in ${ASCEND_ROOTS:-/usr/local/Ascend or $HOME/Ascend}. Install the CANN 9.x toolkit for Atlas A2 and source its set_env.sh."
+    problem "CANN is missing: \`ASCEND_HOME_PATH\` is not set and there is no toolkit in ${ASCEND_ROOTS:-/usr/local/Ascend or $HOME/Ascend}. Install the CANN toolkit for Atlas A2, $least_cann or later, and source its set_env.sh."
     return
   fi
   if [ ! -d "$cann" ]; then
@@ -45,13 +46,41 @@ check_toolkit() {
     problem "the CANN toolkit in $cann is for $cann_machine, but this machine is $machine."
   fi
   asc_dir=$(find_asc)
-  if [ -z "$asc_dir" ]; then
-    problem "the CANN toolkit in $cann ($cann_version) has no ASCConfig.cmake: the operator package needs CANN 9.x."
+  if [ "$cann_version" != unknown ] && ! at_least "$cann_version" "$least_cann"; then
+    problem "the CANN toolkit must be $least_cann or later, but the one in $cann is $cann_version, which builds packages by msopgen only."
+  elif [ -z "$asc_dir" ]; then
+    problem "the CANN toolkit in $cann ($cann_version) has no ASCConfig.cmake: the operator package needs CANN $least_cann or later."
   fi
-  device_compiler=$(find_device_compiler)
-  if [ -z "$device_compiler" ]; then
-    problem "there is no device compiler (bisheng or ccec) in $cann: the runtime alone (nnrt, nnae) can't build, install the toolkit."
+  check_toolkit_programs
+}
+
+# CANN's build rules and the scripts that they write call these by name, so PATH must have them.
+check_toolkit_programs() {
+  local name found
+  device_compiler=$(command -v bisheng)
+  for name in bisheng asc_opc; do
+    command -v "$name" >/dev/null && continue
+    found=$(find -L "$cann" -maxdepth 5 -name "$name" -perm -u+x -not -type d 2>/dev/null | head -n 1)
+    if [ -n "$found" ]; then
+      problem "$name is not in PATH, where CANN's build looks for it: run \`source $(set_env_script)\` first (it is $found)."
+    else
+      problem "there is no $name in $cann: the runtime alone (nnrt, nnae) can't build, install the toolkit."
+    fi
+  done
+  if ! command -v python3 >/dev/null; then
+    problem "python3 is not in PATH, where CANN's build looks for it."
   fi
+}
+
+# Beside the toolkit's folder in CANN 8, inside of it from CANN 9 on.
+set_env_script() {
+  local script
+  for script in "$cann"/set_env.sh "${cann%/*}"/set_env.sh; do
+    [ -f "$script" ] || continue
+    echo "$script"
+    return
+  done
+  echo "$cann/set_env.sh"
 }
 
 read_toolkit_version() {
@@ -74,19 +103,6 @@ find_asc() {
     [ -f "$folder/ASCConfig.cmake" ] || [ -f "$folder/asc-config.cmake" ] || continue
     echo "$folder"
     return
-  done
-}
-
-find_device_compiler() {
-  local name folder
-  for name in bisheng ccec; do
-    for folder in "$cann"/compiler/ccec_compiler/bin "$cann"/ccec_compiler/bin "$cann"/*-linux/ccec_compiler/bin \
-      "$cann"/bin "$cann"/compiler/bin; do
-      if [ -x "$folder/$name" ]; then
-        echo "$folder/$name"
-        return
-      fi
-    done
   done
 }
 
@@ -164,8 +180,9 @@ check_torch() {
       torch_npu=*) torch_npu_version=${line#*=} ;;
       abi=*) torch_abi=${line#*=} ;;
       problem=*) problem "${line#*=}" ;;
+      note=*) note "${line#*=}" ;;
     esac
-  done < <("$python" "$kernels/build_npu/describe_torch.py" 2>&1 || echo "problem=$python can't run describe_torch.py.")
+  done < <("$python" "$kernels/build_npu/describe_torch.py" "${cann_version:-unknown}" 2>&1 || echo "problem=$python can't run describe_torch.py.")
 }
 
 # Jobs at once: what was asked for, or the processors; fewer where the memory doesn't hold them.

@@ -51,7 +51,7 @@ discard_stale_builds() {
     [ "$clean" = no ] || change="--clean was given"
     [ -n "$change" ] || continue
     say "$change: the $part is built anew."
-    rm -rf "$folder"
+    rm -rf "$folder" "$folder-kernel_sources"
   done
 }
 

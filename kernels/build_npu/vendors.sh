@@ -1,15 +1,20 @@
 # shellcheck shell=bash
 # Where custom operators are found at run time. torch_npu looks into the folders of
 # ASCEND_CUSTOM_OPP_PATH first, in their order, then into vendors/ of ASCEND_OPP_PATH in the order
-# of config.ini; the first library with the symbol is the one that runs.
+# of config.ini; the first library with the symbol is the one that runs. A package that is installed
+# with --install-path, as build.sh does, writes bin/set_env.bash for the former and no config.ini.
 
 check_install_path() {
   if [ -z "$install_path" ]; then
     if [ -z "${ASCEND_OPP_PATH:-}" ]; then
-      [ -n "$cann" ] && [ -d "$cann" ] && problem "\`ASCEND_OPP_PATH\` is not set: run \`source $cann/set_env.sh\`, or give --install-path."
+      [ -n "$cann" ] && [ -d "$cann" ] && problem "\`ASCEND_OPP_PATH\` is not set: run \`source $(set_env_script)\`, or give --install-path."
       return
     fi
     install_path=$ASCEND_OPP_PATH
+    if [[ $install_path != /* ]]; then
+      problem "\`ASCEND_OPP_PATH\` must be absolute, but is $install_path: run \`source $(set_env_script)\`, or give --install-path."
+      return
+    fi
   fi
   local folder=$install_path
   while [ ! -e "$folder" ]; do folder=$(dirname "$folder"); done
@@ -43,36 +48,19 @@ check_custom_path() {
   done
 }
 
-# The first vendor that config.ini puts before ours and that has the same operators. Nothing where
-# ours isn't listed: installing lists it.
-vendor_before_ours() {
-  local order names name
-  order=$(sed -n 's/^load_priority=//p' "$install_path/vendors/config.ini" 2>/dev/null)
-  case ",$order," in *",$vendor,"*) ;; *) return ;; esac
-  IFS=, read -r -a names <<<"$order"
-  for name in "${names[@]}"; do
-    [ "$name" = "$vendor" ] && return
-    if has_operator "$install_path/vendors/$name"; then
-      echo "$name"
-      return
-    fi
-  done
-}
-
+# Other vendors of ASCEND_OPP_PATH run wherever nothing names ours in ASCEND_CUSTOM_OPP_PATH.
 check_other_vendors() {
-  local other
-  other=$(vendor_before_ours)
-  [ -z "$other" ] || problem "$(say_vendor_before_ours "$other")"
-}
-
-say_vendor_before_ours() {
-  echo "$install_path/vendors/config.ini lists $1 before $vendor, and $1 has an RnntLossFused of its own: that one would run instead of this one. Remove it, or put $vendor first."
+  local folder
+  for folder in "${ASCEND_OPP_PATH:-$install_path}"/vendors/*; do
+    [ "$(readlink -m "$folder")" != "$(readlink -m "$vendor_folder")" ] || continue
+    has_operator "$folder" || continue
+    note "$folder has an RnntLossFused of its own, which runs in every shell that doesn't source $vendor_folder/bin/set_env.bash."
+  done
 }
 
 is_found_at_run_time() {
   case ":${ASCEND_CUSTOM_OPP_PATH:-}:" in *":$vendor_folder:"*) return 0 ;; esac
-  [ "$install_path" = "${ASCEND_OPP_PATH:-}" ] &&
-    grep -q "^load_priority=\(.*,\)\?$vendor\(,.*\)\?$" "$install_path/vendors/config.ini" 2>/dev/null
+  return 1
 }
 
 say_what_to_source() {

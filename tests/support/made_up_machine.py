@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import json
 import os
 import shutil
 import subprocess
@@ -34,6 +35,7 @@ TOOLS = (
     ),
     *("cmake", "make", "gcc", "g++", "as", "ar", "ranlib"),
 )
+VERSIONS = json.loads((REPOSITORY / "asr_ascend" / "npu_versions.json").read_text())
 VENDOR = "/m/cann/opp/vendors/asr_ascend"
 
 needs_tools = pytest.mark.skipif(
@@ -61,11 +63,6 @@ for name in rnnt_loss_fused rnnt_loss_forward rnnt_loss_backward; do
   mkdir -p \\$vendor/op_impl/ai_core/tbe/kernel/ascend910b/\\$name
   touch \\$vendor/op_impl/ai_core/tbe/kernel/ascend910b/\\$name/\\$name.o
 done
-order=\\$(sed -n 's/^load_priority=//p' \\$path/vendors/config.ini 2>/dev/null)
-case ,\\$order, in
-  *,$2,*) ;;
-  *) echo "load_priority=$2\\${order:+,\\$order}" > \\$path/vendors/config.ini ;;
-esac
 END
 """
 TORCH = """import ctypes, os, types
@@ -128,12 +125,15 @@ class MadeUpMachine:
             shutil.copy(REPOSITORY / "kernels" / file, self.kernels)
         write(self.kernels / "torch_binding" / "setup.py", SETUP)
         write(self.kernels.parent / "asr_ascend" / "__init__.py", "")
+        versions = Path("asr_ascend") / "npu_versions.json"
+        shutil.copy(REPOSITORY / versions, self.kernels.parent / versions)
         write(self.kernels.parent / "asr_ascend" / "losses" / "__init__.py", "")
 
     def _make_tools(self) -> None:
         self.tools.mkdir(parents=True)
         for name in TOOLS:
             (self.tools / name).symlink_to(shutil.which(name))
+        (self.tools / "python3").symlink_to(BARE_PYTHON)
         self.tool("npu-smi", f"cat <<END\n{CHIPS}END\n")
 
     def tool(self, name: str, script: str) -> None:
@@ -145,7 +145,10 @@ class MadeUpMachine:
         info = f"package_name=Ascend-cann-toolkit\nversion=9.1.0\narch={machine}\nos=linux\n"
         write(self.cann / f"{machine}-linux" / "ascend_toolkit_install.info", info)
         write(self.cann / "set_env.sh", "")
-        write(self.cann / "compiler" / "ccec_compiler" / "bin" / "bisheng", "").chmod(0o755)
+        for name in ("bisheng", "asc_opc"):
+            write(self.cann / "bin" / name, "").chmod(0o755)
+        # As set_env.sh does.
+        self.environment["PATH"] += f":{self.cann}/bin"
         asc = ASC_CONFIG.format(double=self.kernels / DOUBLE)
         write(self.cann / "compiler" / "tikcpp" / "ascendc_kernel_cmake" / "ASCConfig.cmake", asc)
         write(self.cann / "made_up" / "binary.sh", "true")
@@ -163,6 +166,8 @@ class MadeUpMachine:
     def _make_torch(self) -> None:
         write(self.site / "torch" / "__init__.py", TORCH)
         write(self.site / "torch_npu" / "__init__.py", "")
+        for name, word in VERSIONS["binding_headers"].items():
+            write(self.site / "torch_npu" / "include" / name, f"{word}\n")
         write(
             self.site / "torch_npu-2.13.0.dist-info" / "METADATA",
             "Metadata-Version: 2.1\nName: torch_npu\nVersion: 2.13.0\n",

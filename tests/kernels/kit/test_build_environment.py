@@ -22,7 +22,7 @@ def test_no_cann(machine: MadeUpMachine) -> None:
     assert_missing(
         machine.build(ASCEND_HOME_PATH="", ASCEND_OPP_PATH=""),
         "CANN is missing: `ASCEND_HOME_PATH` is not set and there is no toolkit in /m/no_ascend. "
-        "Install the CANN 9.x toolkit for Atlas A2 and source its set_env.sh.",
+        "Install the CANN toolkit for Atlas A2, 8.5.0 or later, and source its set_env.sh.",
     )
 
 
@@ -51,6 +51,14 @@ def test_opp_path_is_not_set(machine: MadeUpMachine) -> None:
     )
 
 
+def test_opp_path_is_relative(machine: MadeUpMachine) -> None:
+    assert_missing(
+        machine.build(ASCEND_OPP_PATH="cann/opp"),
+        "`ASCEND_OPP_PATH` must be absolute, but is cann/opp: run `source /m/cann/set_env.sh`, "
+        "or give --install-path.",
+    )
+
+
 def test_install_path_is_not_writable(machine: MadeUpMachine) -> None:
     write(machine.folder / "file", "")
     assert_missing(
@@ -63,21 +71,55 @@ def test_install_path_is_not_writable(machine: MadeUpMachine) -> None:
 def test_old_toolkit(machine: MadeUpMachine) -> None:
     shutil.rmtree(machine.cann / "compiler" / "tikcpp")
     info = next(machine.cann.glob("*/ascend_toolkit_install.info"))
-    info.write_text("package_name=Ascend-cann-toolkit\nversion=8.0.RC3\n")
+    info.write_text("package_name=Ascend-cann-toolkit\nversion=8.1.RC1\n")
     assert_missing(
         machine.build(),
-        "the CANN toolkit in /m/cann (8.0.RC3) has no ASCConfig.cmake: "
-        "the operator package needs CANN 9.x.",
+        "the CANN toolkit must be 8.5.0 or later, but the one in /m/cann is 8.1.RC1, "
+        "which builds packages by msopgen only.",
     )
+    info.write_text("package_name=Ascend-cann-toolkit\nversion=9.0.0\n")
+    assert_missing(
+        machine.build(),
+        "the CANN toolkit in /m/cann (9.0.0) has no ASCConfig.cmake: "
+        "the operator package needs CANN 8.5.0 or later.",
+    )
+
+
+def test_the_oldest_toolkit_is_enough(machine: MadeUpMachine) -> None:
+    info = next(machine.cann.glob("*/ascend_toolkit_install.info"))
+    info.write_text("package_name=Ascend-cann-toolkit\nversion=8.5.0\n")
+    assert machine.build("--check", "--jobs=1").stderr == ""
 
 
 def test_runtime_without_compiler(machine: MadeUpMachine) -> None:
-    (machine.cann / "compiler" / "ccec_compiler" / "bin" / "bisheng").unlink()
+    for name in ("bisheng", "asc_opc"):
+        (machine.cann / "bin" / name).unlink()
     assert_missing(
         machine.build(),
-        "there is no device compiler (bisheng or ccec) in /m/cann: the runtime alone (nnrt, nnae) "
-        "can't build, install the toolkit.",
+        *(
+            f"there is no {name} in /m/cann: the runtime alone (nnrt, nnae) can't build, "
+            "install the toolkit."
+            for name in ("bisheng", "asc_opc")
+        ),
     )
+
+
+def test_toolkit_whose_programs_are_not_in_path(machine: MadeUpMachine) -> None:
+    """--cann without set_env.sh: the programs are there, but CANN's build would not find them."""
+    (machine.cann / "set_env.sh").rename(machine.folder / "set_env.sh")  # where CANN 8 has it
+    assert_missing(
+        machine.build(f"--cann={machine.cann}", PATH=str(machine.tools)),
+        *(
+            f"{name} is not in PATH, where CANN's build looks for it: "
+            f"run `source /m/set_env.sh` first (it is /m/cann/bin/{name})."
+            for name in ("bisheng", "asc_opc")
+        ),
+    )
+
+
+def test_no_python3_in_path(machine: MadeUpMachine) -> None:
+    (machine.tools / "python3").unlink()
+    assert_missing(machine.build(), "python3 is not in PATH, where CANN's build looks for it.")
 
 
 def test_toolkit_for_another_processor(machine: MadeUpMachine) -> None:
@@ -183,6 +225,42 @@ def test_torch_npu_without_its_libraries(machine: MadeUpMachine) -> None:
     )
 
 
+@pytest.mark.parametrize(
+    ("header", "lack"),
+    [
+        ("include/npu_cpp_extension.h", "npu_cpp_extension.h"),
+        ("utils/op_api_common_base.h", "EXEC_NPU_CMD_EXT in op_api_common_base.h"),
+    ],
+)
+def test_torch_npu_that_is_too_old(machine: MadeUpMachine, header: str, lack: str) -> None:
+    """Up to TorchNPU 7.3 the binding's header is missing, and the macro that it calls."""
+    folder = machine.site / "torch_npu" / "include" / "third_party" / "op-plugin" / "op_plugin"
+    (folder / header).unlink()
+    if " in " in lack:
+        (folder / header).write_text("#define EXEC_NPU_CMD(name, ...)\n")
+    write(
+        machine.site / "torch_npu-2.13.0.dist-info" / "METADATA",
+        "Metadata-Version: 2.1\nName: torch_npu\nVersion: 2.9.0\n",
+    )
+    assert_missing(
+        machine.build(MADE_UP_TORCH="2.9.0+cpu"),
+        f"torch_npu 2.9.0 has no {lack}, which the binding needs: install a package of "
+        "TorchNPU 26.0.0 or later, such as torch-npu==2.9.0.post6.",
+    )
+
+
+def test_torch_npu_for_another_cann(machine: MadeUpMachine) -> None:
+    write(
+        machine.site / "torch_npu-2.13.0.dist-info" / "METADATA",
+        "Metadata-Version: 2.1\nName: torch_npu\nVersion: 2.10.0\n",
+    )
+    assert_stops(
+        machine.build("--check", "--jobs=1", MADE_UP_TORCH="2.10.0"),
+        0,
+        "note: torch_npu 2.10.0 (TorchNPU 26.0.0) goes with CANN 9.0.0, but the toolkit is 9.1.0.",
+    )
+
+
 # Vendors and custom packages
 
 SAME_OPERATOR = "void aclnnRnntLossFused(void) {}"
@@ -219,22 +297,19 @@ def test_custom_path_that_names_no_vendor(machine: MadeUpMachine) -> None:
     )
 
 
-def test_another_vendor_comes_first(machine: MadeUpMachine) -> None:
+def test_another_vendor_has_the_operator(machine: MadeUpMachine) -> None:
+    """It runs unless set_env.bash names ours; config.ini doesn't list what --install-path made."""
     vendors = machine.opp / "vendors"
     machine.library(SAME_OPERATOR, vendors / "other" / "op_api" / "lib" / "libcust_opapi.so")
-    write(vendors / "config.ini", "load_priority=other,asr_ascend\n")
-    sentence = (
-        "/m/cann/opp/vendors/config.ini lists other before asr_ascend, and other has an "
-        "RnntLossFused of its own: that one would run instead of this one. "
-        "Remove it, or put asr_ascend first."
-    )
-    assert_missing(machine.build(), sentence)
-    write(vendors / "config.ini", "load_priority=asr_ascend,other\n")
-    assert machine.build("--check", "--jobs=1").stderr == ""
-    write(vendors / "config.ini", "load_priority=other\n")  # installing puts ours first
-    assert machine.build("--only=package").returncode == 0
-    # A package that puts itself last.
     write(vendors / "config.ini", "load_priority=other\n")
-    script = machine.cann / "made_up" / "package.sh"
-    script.write_text(script.read_text().replace("=$2\\${order:+,\\$order}", "=\\$order,$2"))
-    assert_stops(machine.build("--only=package"), 4, sentence)
+    sentence = (
+        "note: /m/cann/opp/vendors/other has an RnntLossFused of its own, which runs in every "
+        f"shell that doesn't source {VENDOR}/bin/set_env.bash."
+    )
+    assert_stops(machine.build("--check", "--jobs=1"), 0, sentence)
+    result = machine.build("--only=package", "--jobs=1")
+    assert_stops(result, 0, sentence)
+    assert f"build.sh: In every shell that uses the operator: source {VENDOR}/bin/set_env.bash" in (
+        result.stdout.splitlines()
+    )
+    assert (vendors / "config.ini").read_text() == "load_priority=other\n"

@@ -58,7 +58,7 @@ def test_record_of_the_environment(machine: MadeUpMachine) -> None:
     assert record == {
         "cann": "/m/cann",
         "cann_version": "9.1.0",
-        "device_compiler": "/m/cann/compiler/ccec_compiler/bin/bisheng",
+        "device_compiler": "/m/cann/bin/bisheng",
         "soc": "ascend910b",
         "vendor": "asr_ascend",
         "package_source": "/m/repository/kernels",

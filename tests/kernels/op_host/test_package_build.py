@@ -57,16 +57,16 @@ def test_each_operator_has_its_kernel_file(calls: list[str]) -> None:
 
 def test_kernels_keep_the_rounding_errors_of_float_pairs(calls: list[str], build: Path) -> None:
     assert arguments_of(calls, "npu_op_kernel_options") == [
-        f"ascendc_kernels ALL OPTIONS -I{build}/kernel_sources -std=c++17 -ffp-contract=off "
+        f"ascendc_kernels ALL OPTIONS -I{build}-kernel_sources -std=c++17 -ffp-contract=off "
         "-fno-fast-math"
     ]
 
 
 def test_shared_headers_are_staged_with_the_kernels(calls: list[str], build: Path) -> None:
     assert arguments_of(calls, "npu_op_kernel_library") == [
-        f"ascendc_kernels SRC_BASE {build}/kernel_sources TILING_LIBRARY cust_optiling"
+        f"ascendc_kernels SRC_BASE {build}-kernel_sources TILING_LIBRARY cust_optiling"
     ]
-    staged = build / "kernel_sources"
+    staged = build.with_name(f"{build.name}-kernel_sources")
     for folder, pattern in (
         ("op_kernel", '"(?:../)*rnnt_lattice/([^"]+)"'),
         ("op_kernel", '"([^"/]+)"'),
