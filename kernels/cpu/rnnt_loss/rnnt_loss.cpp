@@ -9,6 +9,7 @@
 #include "cpu/asr_ascend_cpu.h"
 #include "cpu/rnnt_loss/best_path.h"
 #include "cpu/rnnt_loss/problem.h"
+#include "cpu/rnnt_loss/versions.h"
 #include "cpu/runtime/isa.h"
 #include "cpu/runtime/pages.h"
 #include "cpu/runtime/threads.h"

@@ -9,26 +9,6 @@
 
 namespace asr_ascend {
 
-// ASR_ASCEND_BUILT_* is defined by the build for each version that it compiles.
-#if defined(ASR_ASCEND_BUILT_AVX512)
-namespace simd_avx512 {
-extern const SimdKernels kKernels;
-}
-#endif
-#if defined(ASR_ASCEND_BUILT_AVX2)
-namespace simd_avx2 {
-extern const SimdKernels kKernels;
-}
-#endif
-#if defined(ASR_ASCEND_BUILT_NEON)
-namespace simd_neon {
-extern const SimdKernels kKernels;
-}
-#endif
-namespace simd_plain {
-extern const SimdKernels kKernels;
-}
-
 namespace {
 
 #if defined(__x86_64__)
@@ -51,30 +31,31 @@ bool HasAvx512() {
 constexpr int kMaxVersions = 3;
 
 struct Runnable {
-  const SimdKernels* versions[kMaxVersions];
+  const char* versions[kMaxVersions];
   int count;
   char names[64];
 };
 
+// ASR_ASCEND_BUILT_* is defined by the build for each version that it compiles.
 Runnable FindRunnable() {
   Runnable found = {};
 #if defined(__x86_64__)
   __builtin_cpu_init();
 #endif
 #if defined(ASR_ASCEND_BUILT_AVX512)
-  if (HasAvx512()) found.versions[found.count++] = &simd_avx512::kKernels;
+  if (HasAvx512()) found.versions[found.count++] = "avx512";
 #endif
 #if defined(ASR_ASCEND_BUILT_AVX2)
-  if (HasAvx2()) found.versions[found.count++] = &simd_avx2::kKernels;
+  if (HasAvx2()) found.versions[found.count++] = "avx2";
 #endif
 #if defined(ASR_ASCEND_BUILT_NEON)
   // Every aarch64 CPU has it.
-  found.versions[found.count++] = &simd_neon::kKernels;
+  found.versions[found.count++] = "neon";
 #endif
-  found.versions[found.count++] = &simd_plain::kKernels;
+  found.versions[found.count++] = "plain";
   for (int i = 0; i < found.count; ++i) {
     if (i > 0) std::strcat(found.names, ",");
-    std::strcat(found.names, found.versions[i]->name);
+    std::strcat(found.names, found.versions[i]);
   }
   return found;
 }
@@ -84,20 +65,20 @@ const Runnable& GetRunnable() {
   return found;
 }
 
-const SimdKernels* Choose() {
+const char* Choose() {
   const Runnable& found = GetRunnable();
   const char* wanted = std::getenv("ASR_ASCEND_ISA");
   if (wanted == nullptr || wanted[0] == '\0') return found.versions[0];
   for (int i = 0; i < found.count; ++i) {
-    if (std::strcmp(found.versions[i]->name, wanted) == 0) return found.versions[i];
+    if (std::strcmp(found.versions[i], wanted) == 0) return found.versions[i];
   }
   return nullptr;
 }
 
 }  // namespace
 
-const SimdKernels* ChosenKernels() {
-  static const SimdKernels* const chosen = Choose();
+const char* ChosenIsa() {
+  static const char* const chosen = Choose();
   return chosen;
 }
 

@@ -7,11 +7,6 @@
 
 #define GM_ADDR __gm__ uint8_t*
 
-// What ORIG_DTYPE_<OPERAND> is compared with.
-#define DT_FLOAT 0
-#define DT_FLOAT16 1
-#define DT_BF16 27
-
 enum pipe_t { PIPE_S = 0, PIPE_V, PIPE_MTE2, PIPE_MTE3, PIPE_ALL };
 
 enum event_t {

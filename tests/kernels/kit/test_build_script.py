@@ -29,6 +29,7 @@ def test_builds_installs_and_checks_everything(machine: MadeUpMachine) -> None:
         "build.sh: The binding is /m/repository/asr_ascend/lib/libasr_ascend_npu.so; "
         "torch takes its operators.",
         "build.sh: running the loss on the NPU ...",
+        f"build.sh: In every shell that uses the operator: source {VENDOR}/bin/set_env.bash",
         "build.sh: Done. Record of the environment: /m/build/environment.txt",
     ]
     assert result.returncode == 0

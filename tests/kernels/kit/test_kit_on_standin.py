@@ -101,10 +101,12 @@ def test_build_runs_the_loss(stand_in: Path, tmp_path: Path) -> None:
         f"--python={python}", LD_LIBRARY_PATH=str(stand_in / "lib"), PYTHONPATH=""
     )
     assert_stops(result, 0)
-    assert result.stdout.splitlines()[-4:] == [
+    assert result.stdout.splitlines()[-5:] == [
         "build.sh: The binding is /m/repository/asr_ascend/lib/libasr_ascend_npu.so; "
         "torch takes its operators.",
         "build.sh: running the loss on the NPU ...",
         "build.sh: The loss runs on the stand-in for an NPU: 19.548136, as it must be.",
+        "build.sh: In every shell that uses the operator: "
+        "source /m/cann/opp/vendors/asr_ascend/bin/set_env.bash",
         "build.sh: Done. Record of the environment: /m/build/environment.txt",
     ]
