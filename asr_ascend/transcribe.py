@@ -33,6 +33,7 @@ from asr_ascend.data.features import FeatureStream
 from asr_ascend.data.standard_input import NAME, StdinPieces
 from asr_ascend.decoding import StreamingDecoder, token_frames
 from asr_ascend.decoding.chunks import attention_bytes, stream_chunks
+from asr_ascend.decoding.words import word_times
 from asr_ascend.evaluation.lattice_picture import plot_alignment
 from asr_ascend.system.command import describe_os_error, print_error
 from asr_ascend.system.memory import available_bytes
@@ -118,7 +119,7 @@ class Transcript:
         aligned = token_frames(self._decoder.model, self._decoder.encoded, hypothesis)
         return [
             {
-                "token": self.tokenizer.id_to_piece(token),
+                "token": self.tokenizer.id_to_piece(token).replace("▁", " "),
                 "end_ms": round(frame_end_ms(frame), 1),
                 "emitted_ms": round(frame_end_ms(emitted), 1),
             }
@@ -258,12 +259,15 @@ def _transcribe_stdin(trained: TrainedModel, options: TranscribeOptions) -> bool
 
 
 def _print_json(transcript: Transcript, name: str, seconds: float) -> None:
+    tokens = transcript.token_times()
     record = {
         "audio_filepath": name,
         "text": transcript.text,
         "duration": round(seconds, 3),
-        "tokens": transcript.token_times(),
+        "tokens": tokens,
     }
+    if " " in transcript.text.strip():
+        record["words"] = word_times(tokens)
     print(json_text(record, sys.stdout.encoding), flush=True)
 
 

@@ -132,6 +132,7 @@ class SpeechDataModule(lightning.LightningDataModule):
                 *(
                     f"Skipped of {name}: {filtering.describe_skipped(counts, self._limit_keys())}"
                     for name, counts in self.skipped.items()
+                    if counts
                 ),
                 *self._unknown_in_validation(),
             ]

@@ -109,8 +109,16 @@ def collapse_whitespace(text: str) -> str:
 
 def character_errors(reference: str, hypothesis: str) -> ErrorCounts:
     """Errors between two texts, character by character, white space collapsed in both."""
-    reference = collapse_whitespace(reference)
-    kinds = [op.kind for op in align(reference, collapse_whitespace(hypothesis))]
+    return _errors(collapse_whitespace(reference), collapse_whitespace(hypothesis))
+
+
+def word_errors(reference: str, hypothesis: str) -> ErrorCounts:
+    """Errors between two texts, word by word; words are what white space parts."""
+    return _errors(reference.split(), hypothesis.split())
+
+
+def _errors(reference: Sequence[str], hypothesis: Sequence[str]) -> ErrorCounts:
+    kinds = [op.kind for op in align(reference, hypothesis)]
     return ErrorCounts(
         kinds.count("substitution"),
         kinds.count("deletion"),

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from asr_ascend.decoding.metrics import EmissionDelays, ErrorCounts
+from asr_ascend.decoding.metrics import EmissionDelays, ErrorCounts, word_errors
 from asr_ascend.evaluation import comparison
 from asr_ascend.evaluation.sections import (
     emission_part,
@@ -23,6 +23,7 @@ from asr_ascend.evaluation.tables import (
     chunk_title,
     draw_cer,
     first_context,
+    has_words,
     markdown_table,
     snr_name,
     snr_title,
@@ -128,21 +129,26 @@ def utterance_record(result: Decoded) -> dict[str, Any]:
 def table(summary: dict[str, Any]) -> str:
     """CER by set, context and SNR, and the emission delay, as text for a terminal."""
     lines = [f"CER in % by SNR in dB ({summary['utterances']} utterances, {summary['decoder']})"]
-    lines += comparison.table(summary) if "baseline" in summary else _cer_lines(summary)
+    lines += comparison.table(summary) if "baseline" in summary else _rate_lines(summary, "cer")
+    if has_words(summary):
+        lines += ["WER in % by SNR in dB", *_rate_lines(summary, "wer")]
     emission = summary["emission"]
     if emission["tokens"]:
         lines.append(emission_sentence(emission))
     return "\n".join(lines)
 
 
-def _cer_lines(summary: dict[str, Any]) -> list[str]:
+def _rate_lines(summary: dict[str, Any], rate: str) -> list[str]:
+    """CER, or WER of the sets that have words, by set, context and SNR."""
     names = unique(row["snr_db"] for row in summary["cer"])
     lines = [f"{'':12s}{'':22s}" + "".join(f"{name:>8}" for name in names)]
     for set_name in unique(row["set"] for row in summary["cer"]):
         label = set_name
         for context in unique(row["context"] for row in summary["cer"]):
             shown = f"streaming {chunk_title(summary)}" if context == STREAMING else context
-            cells = cer_cells(summary["cer"], set_name, context, names)
+            cells = cer_cells(summary["cer"], set_name, context, names, rate)
+            if not any(cells):
+                continue
             lines.append(f"{label:12s}{shown:22s}" + "".join(f"{cell:>8}" for cell in cells))
             label = ""
     return lines
@@ -160,15 +166,11 @@ def markdown(summary: dict[str, Any]) -> str:
         *(comparison.markdown(summary) if "baseline" in summary else [headline(summary)]),
         "## Character error rate in %",
         "![CER by SNR](cer_by_snr.png)",
-        markdown_table(
-            ["set", "context", *[snr_title(name) for name in names]],
-            [
-                [set_name, context, *cer_cells(summary["cer"], set_name, context, names)]
-                for set_name in unique(row["set"] for row in summary["cer"])
-                for context in unique(row["context"] for row in summary["cer"])
-            ],
-        ),
+        _rate_table(summary, "cer"),
     ]
+    if has_words(summary):
+        parts += ["## Word error rate in %", "Of the sets whose texts have spaces."]
+        parts += [_rate_table(summary, "wer")]
     if summary["cer_by_noise"]:
         noisy = [name for name in names if name != "clean"]
         parts += [
@@ -193,6 +195,17 @@ def markdown(summary: dict[str, Any]) -> str:
     return "\n\n".join(parts) + "\n"
 
 
+def _rate_table(summary: dict[str, Any], rate: str) -> str:
+    names = unique(row["snr_db"] for row in summary["cer"])
+    rows = [
+        [set_name, context, *cer_cells(summary["cer"], set_name, context, names, rate)]
+        for set_name in unique(row["set"] for row in summary["cer"])
+        for context in unique(row["context"] for row in summary["cer"])
+    ]
+    head = ["set", "context", *[snr_title(name) for name in names]]
+    return markdown_table(head, [row for row in rows if any(row[2:])])
+
+
 def write(summary: dict[str, Any], results: Iterable[Decoded], folder: Path) -> None:
     """Writes report.md, report.json, utterances.jsonl and cer_by_snr.png, each in one step."""
     folder.mkdir(parents=True, exist_ok=True)
@@ -211,6 +224,7 @@ def _rows(results: Iterable[Decoded], key: Callable[[Decoded], Any]) -> list[dic
         errors = sum((member.errors for member in members), ErrorCounts())
         rows.append(
             {
+                **_word_error_rate(members),
                 "set": set_name,
                 "context": context,
                 "snr_db": snr_name(snr_db),
@@ -223,6 +237,14 @@ def _rows(results: Iterable[Decoded], key: Callable[[Decoded], Any]) -> list[dic
             }
         )
     return rows
+
+
+def _word_error_rate(members: Sequence[Decoded]) -> dict[str, float]:
+    """The WER, where texts have spaces; nothing for languages that write without them."""
+    if not any(" " in member.reference.strip() for member in members):
+        return {}
+    pairs = (word_errors(member.reference, member.hypothesis) for member in members)
+    return {"wer": sum(pairs, ErrorCounts()).cer}
 
 
 def _emission(results: Sequence[Decoded]) -> dict[str, Any]:

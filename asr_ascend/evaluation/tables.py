@@ -65,11 +65,21 @@ def first_context(summary: dict[str, Any]) -> str:
     return STREAMING if STREAMING in contexts else FULL
 
 
+def has_words(summary: dict[str, Any]) -> bool:
+    """Whether the texts of a set have spaces."""
+    return any("wer" in row for row in summary["cer"])
+
+
 def cer_cells(
-    rows: Iterable[dict[str, Any]], set_name: str, context: str, names: Sequence[Any]
+    rows: Iterable[dict[str, Any]],
+    set_name: str,
+    context: str,
+    names: Sequence[Any],
+    rate: str = "cer",
 ) -> list[str]:
-    """CER in % of one set in one context at each SNR; "" where it was not decoded."""
-    found = {r["snr_db"]: r["cer"] for r in rows if (r["set"], r["context"]) == (set_name, context)}
+    """CER in % (or WER) of one set in one context at each SNR; "" where there is none."""
+    chosen = [r for r in rows if (r["set"], r["context"]) == (set_name, context) and rate in r]
+    found = {r["snr_db"]: r[rate] for r in chosen}
     return [f"{100 * found[name]:.2f}" if name in found else "" for name in names]
 
 

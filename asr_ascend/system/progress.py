@@ -74,13 +74,14 @@ class _Lines:
         self.told = now
         left = (self.total - self.completed) * (now - self.started) / (self.completed - self.first)
         print(
-            f"{self.title}: {self.completed} of {self.total}, about {_duration(left)} left",
+            f"{self.title}: {self.completed} of {self.total}, about {duration(left)} left",
             file=sys.stderr,
             flush=True,
         )
 
 
-def _duration(seconds: float) -> str:
+def duration(seconds: float) -> str:
+    """A time for people: "45 s", "12 min", "3.5 h"."""
     if seconds < 90:
         return f"{seconds:.0f} s"
     return f"{seconds / 60:.0f} min" if seconds < 90 * 60 else f"{seconds / 3600:.1f} h"

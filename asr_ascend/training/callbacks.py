@@ -19,6 +19,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from asr_ascend.data.dataset import SpeechDataset
 from asr_ascend.data.seeding import stable_seed
 from asr_ascend.system.atomic import naming_errors, replaced_file
+from asr_ascend.system.progress import duration
 
 COLUMNS = (
     "step",
@@ -205,7 +206,7 @@ class StepProgress(Callback):
         if self.bar is not None:
             self.bar.update(self.task, completed=step, state=state)
         elif step % self.lines_every_steps == 0 or step == self.total:
-            self.console.print(f"step {step}/{self.total}  {state}")
+            self.console.print(f"step {step}/{self.total}  {state}{self._left(step)}")
 
     def on_validation_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
         self.valid_cer = float(trainer.callback_metrics["valid_cer"])
@@ -231,6 +232,13 @@ class StepProgress(Callback):
     def _state(self, metrics: dict[str, Any], step: int) -> str:
         speed = (step - self.first_step) / max(time.monotonic() - self.started, 1e-9)
         loss = metrics.get("rnnt_loss")
-        shown = f"RNN-T {loss:.2f}" if isinstance(loss, float) else f"CTC {metrics['ctc_loss']:.2f}"
+        name, nats = ("RNN-T", loss) if isinstance(loss, float) else ("CTC", metrics["ctc_loss"])
         cer = "" if math.isnan(self.valid_cer) else f"  CER {100 * self.valid_cer:.1f}%"
-        return f"{shown}{cer}  {speed:.1f} steps/s"
+        return f"{name} {nats:.2f} nats{cer}  {speed:.1f} steps/s"
+
+    def _left(self, step: int) -> str:
+        """Time that the steps to come will take, if they take as long as those before."""
+        if step == self.total or step == self.first_step:
+            return ""
+        seconds = (time.monotonic() - self.started) / (step - self.first_step)
+        return f", about {duration(seconds * (self.total - step))} left"

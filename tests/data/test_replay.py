@@ -89,7 +89,7 @@ def test_replayed_utterances_get_no_noise(manifests):
     noise = {**CLEAN, "noise_probability": 1.0, "snr_db": (0.0, 0.0)}
     module = replaying(manifests, **noise, cmvn=clean.cmvn)
     assert "10 utterances (0.00 h, 2 of them replayed)" in module.describe()
-    assert "Skipped of replay: 0" in module.describe()
+    assert "Skipped of" not in module.describe()  # a line that would say nothing
     replayed = set()
     for epoch in range(4):
         loader = module.train_dataloader()
