@@ -290,9 +290,14 @@ def _pictures(
     return {**captions, **write_example(trained, *example)}
 
 
-def cli() -> None:
-    """The command: see `--help`."""
-    run_entry("evaluate", main, (CheckpointError, ManifestError, AudioError, NoiseError))
+def cli(arguments: Sequence[str] | None = None) -> None:
+    """The command: see `--help`. It ends the program."""
+    run_entry(
+        "evaluate",
+        main,
+        (CheckpointError, ManifestError, AudioError, NoiseError),
+        arguments=arguments,
+    )
 
 
 if __name__ == "__main__":

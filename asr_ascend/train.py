@@ -17,6 +17,7 @@ import logging
 import sys
 import time
 import warnings
+from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -268,9 +269,10 @@ def _quiet() -> None:
         warnings.filterwarnings("ignore", pattern)
 
 
-def cli() -> None:
-    """The command: see `--help`."""
-    run_entry("train", main, (CheckpointError, DivergedError, ManifestError, WorkerError))
+def cli(arguments: Sequence[str] | None = None) -> None:
+    """The command: see `--help`. It ends the program."""
+    errors = CheckpointError, DivergedError, ManifestError, WorkerError
+    run_entry("train", main, errors, arguments=arguments)
 
 
 if __name__ == "__main__":

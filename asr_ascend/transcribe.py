@@ -10,6 +10,7 @@ import os
 os.environ.setdefault("GOMP_SPINCOUNT", "10000")  # see train.py
 
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -279,10 +280,14 @@ def _print_times(transcript: Transcript, options: TranscribeOptions) -> None:
     sys.stdout.flush()
 
 
-def cli() -> None:
-    """The command: see `--help`."""
+def cli(arguments: Sequence[str] | None = None) -> None:
+    """The command: see `--help`. It ends the program."""
     run_entry(
-        "transcribe", main, (CheckpointError, AudioError, TooLongError), results_on_stdout=True
+        "transcribe",
+        main,
+        (CheckpointError, AudioError, TooLongError),
+        results_on_stdout=True,
+        arguments=arguments,
     )
 
 

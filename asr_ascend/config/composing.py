@@ -1,7 +1,7 @@
 """Finding, composing and checking the configs of the commands; errors in one sentence.
 
 The entry points read `conf/` through Hydra. A command composes its config first, so that a wrong
-key or value ends in one line and exit status 2; Hydra's own flags (`--help`, `--cfg`, `--multirun`)
+key or value ends in one line and exit status 2; Hydra's own flags (`--cfg`, `--multirun`)
 go to Hydra afterwards.
 """
 
@@ -29,9 +29,11 @@ from hydra.errors import (
 from omegaconf import OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
+from asr_ascend.config.arguments import split_arguments
 from asr_ascend.config.command_options import EvaluateOptions, TranscribeOptions
-from asr_ascend.config.keys import ConfigError, Options
-from asr_ascend.config.paths import expand_homes, quote, quote_paths
+from asr_ascend.config.describing import example_of, help_text, nearest_key
+from asr_ascend.config.keys import ConfigError, Options, UnknownKeyError
+from asr_ascend.config.paths import expand_homes, quote
 from asr_ascend.config.rules import read_options
 from asr_ascend.config.train_options import TrainOptions
 from asr_ascend.system.command import run_command
@@ -96,7 +98,10 @@ def compose_config(config_name: str, overrides: Sequence[str]) -> Options:
         plain: Any = expand_homes(OmegaConf.to_container(config, resolve=True))
     except (HydraException, OmegaConfBaseException, ValueError) as error:
         raise ConfigError(_explain(config_name, overrides, error)) from error
-    return read_options(config_name, plain)
+    try:
+        return read_options(config_name, plain)
+    except UnknownKeyError as error:
+        raise ConfigError(f"{error}{_advice(config_name, overrides, error.name)}") from error
 
 
 def run_entry(
@@ -104,36 +109,56 @@ def run_entry(
     task: Callable[[Any], int],
     errors: tuple[type[Exception], ...] = (),
     results_on_stdout: bool = False,
+    arguments: Sequence[str] | None = None,
 ) -> NoReturn:
-    """Runs a command: composes its config from `sys.argv`, checks it, calls `task` and exits.
+    """Runs a command: composes its config, checks it, calls `task` and exits.
 
     Args:
         config_name: the primary config.
         task: takes the options of the command, returns the exit status.
         errors, results_on_stdout: as `bad_input` and `results_on_stdout` of `run_command`.
+        arguments: of the command; None: `sys.argv`, which stays as it is, since Lightning starts
+            further processes with it.
     """
-    sys.argv[1:] = quote_paths(sys.argv[1:])
+    given = list(sys.argv[1:] if arguments is None else arguments)
     ending = partial(
         run_command, bad_input=(ConfigError, *errors), results_on_stdout=results_on_stdout
     )
 
     def command() -> int:
-        flags = [argument for argument in sys.argv[1:] if argument.startswith("-")]
-        overrides = [argument for argument in sys.argv[1:] if not argument.startswith("-")]
+        flags, overrides = split_arguments(config_name, given)
+        if {"--help", "-h"} & set(flags):
+            print(_help(config_name, overrides))
+            return 0
         if not flags:
             return task(compose_config(config_name, overrides))
         if {"--multirun", "-m"} & set(flags):
             for combination in _expand_sweep(overrides):
                 compose_config(config_name, combination)
-        return _run_hydra(config_name, task, ending)
+        return _run_hydra(config_name, task, ending, [*flags, *overrides])
 
     sys.exit(ending(command))
+
+
+def _help(config_name: str, overrides: Sequence[str]) -> str:
+    """The keys with the values that the overrides give them."""
+    with initialize_config_dir(str(conf_dir()), version_base="1.3"):
+        try:
+            config = compose(config_name, overrides=list(overrides))
+            values: Any = OmegaConf.to_container(config, resolve=True)
+        except (HydraException, OmegaConfBaseException, ValueError) as error:
+            raise ConfigError(_explain(config_name, overrides, error)) from error
+    choices = {}
+    for group in sorted(_groups()) if config_name == "train" else ():
+        choices[group] = sorted(path.stem for path in (conf_dir() / group).glob("*.yaml"))
+    return help_text(config_name, values, choices)
 
 
 def _run_hydra(
     config_name: str,
     task: Callable[[Any], int],
     ending: Callable[[Callable[[], int]], int],
+    arguments: list[str],
 ) -> int:
     """Hands over to Hydra, which answers its own flags and runs each job of a sweep."""
 
@@ -153,7 +178,12 @@ def _run_hydra(
         if status := ending(checked):
             sys.exit(status)
 
-    hydra.main(version_base="1.3", config_path=str(conf_dir()), config_name=config_name)(job)()
+    typed = sys.argv
+    sys.argv = [typed[0], *arguments]  # where Hydra reads them
+    try:
+        hydra.main(version_base="1.3", config_path=str(conf_dir()), config_name=config_name)(job)()
+    finally:
+        sys.argv = typed
     return 0
 
 
@@ -242,4 +272,15 @@ def _unknown_key(config_name: str, overrides: Sequence[str], key: str) -> str:
         return f"`{key}` holds keys of its own: set them one by one, as {key}.name=value."
     owner = f"`{'.'.join(parents)}`" if parents else f"the {config_name} config"
     names = sorted(set(node) | (groups if not parents and config_name == "train" else set()))
-    return f"Unknown key `{key}`; {owner} has {', '.join(map(str, names))}."
+    advice = _advice(config_name, overrides, key)
+    return f"Unknown key `{key}`; {owner} has {', '.join(map(str, names))}.{advice}"
+
+
+def _advice(config_name: str, overrides: Sequence[str], key: str) -> str:
+    """The key that was most likely meant, as it would be typed; "" where none is near."""
+    near = nearest_key(config_name, key)
+    if near is None or near.name == key:  # a key of another encoder
+        return ""
+    typed = (override.lstrip("+~").partition("=") for override in overrides)
+    value = next((value for name, _, value in typed if name == key), None)
+    return f" Did you mean {example_of(near, value)}?"

@@ -7,7 +7,7 @@ A group of keys is a subclass of :class:`Options`. Its fields are made by :func:
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import MISSING, dataclass
 from typing import Any, ClassVar, TypeVar
 
@@ -18,6 +18,14 @@ AnyOptions = TypeVar("AnyOptions", bound="Options")
 
 class ConfigError(ValueError):
     """A config that can't be run; the message is one sentence for the user."""
+
+
+class UnknownKeyError(ConfigError):
+    """A key that its group doesn't have."""
+
+    def __init__(self, name: str, owner: str, known: Iterable[str]) -> None:
+        super().__init__(f"Unknown key `{name}`; {owner} has {', '.join(known)}.")
+        self.name = name
 
 
 @dataclass(frozen=True)
@@ -105,8 +113,7 @@ class Options:
             if name in known:
                 cls._check_value(known[name], value)  # before those of the groups in it
             elif not saved:
-                has = ", ".join(sorted(known))
-                raise ConfigError(f"Unknown key `{cls.prefix}{name}`; {cls._owner()} has {has}.")
+                raise UnknownKeyError(cls.prefix + name, cls._owner(), sorted(known))
         given = {}
         for name in (name for name in known if name in values):
             kind, value = known[name].metadata.get("group"), values[name]

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
-from asr_ascend.config.keys import ConfigError, Key, Options, key
+from asr_ascend.config.keys import ConfigError, Key, Options, UnknownKeyError, key
 from asr_ascend.config.values import Rule, choice, integer, number
 
 SHARE = Rule("a number in [0, 1)", lambda value: number(0).accepts(value) and value < 1)
@@ -30,7 +30,7 @@ class EncoderOptions(Options):
         "Channels of the convolutions that make one encoder frame of 4 feature frames.",
     )
     encoder_dim: int = key(128, integer(1), "Width of the encoder.")
-    num_layers: int = key(4, integer(1), "Layers of the encoder.")
+    num_layers: int = key(4, integer(1), "Layers of the encoder (of an Emformer 6 by default).")
     num_heads: int = key(4, integer(1), "Attention heads of a layer; they divide `encoder_dim`.")
     feedforward_dim: int = key(512, integer(1), "Width inside the feed-forward modules.")
     dropout: float = key(0.1, SHARE, "Share of the encoder's activations that training drops.")
@@ -143,7 +143,7 @@ class ModelOptions(Options):
         known = sorted({*names[0], *names[1], *kinds, "joiner_dim"})
         for name in values if not saved else ():
             if name not in known:
-                raise ConfigError(f"Unknown key `model.{name}`; `model` has {', '.join(known)}.")
+                raise UnknownKeyError(f"model.{name}", "`model`", known)
         given = [{name: values[name] for name in own if name in values} for own in names]
         encoder, predictor = parts[0].read(given[0], saved), parts[1].read(given[1], saved)
         if "joiner_dim" not in values and not saved:
@@ -159,9 +159,18 @@ class ModelOptions(Options):
 
     @classmethod
     def keys(cls) -> list[Key]:
-        """The keys that choose encoder and predictor, and the joiner's."""
-        return [
-            Key("model.encoder", choice(*ENCODERS), "The kind of encoder.", "conformer"),
-            Key("model.predictor", choice(*PREDICTORS), "The kind of predictor.", "stateless"),
-            *super().keys(),
-        ]
+        """The keys of every encoder and predictor; a key that only one has says so."""
+        keys = {
+            "encoder": Key("model.encoder", choice(*ENCODERS), "The kind of encoder.", "conformer"),
+            "predictor": Key(
+                "model.predictor", choice(*PREDICTORS), "The kind of predictor.", "stateless"
+            ),
+        }
+        shared: list[type[Options]] = [EncoderOptions, PredictorOptions]
+        owners: list[tuple[str, type[Options]]] = [*ENCODERS.items(), *PREDICTORS.items()]
+        for kind, part in [*(("", part) for part in shared), *owners]:
+            only = f" Only with {kind}." if kind else ""
+            own_keys = part.keys()
+            for own in own_keys:
+                keys.setdefault(own.name, dataclasses.replace(own, about=own.about + only))
+        return [*keys.values(), *super().keys()]

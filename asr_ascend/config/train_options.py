@@ -292,7 +292,7 @@ class TrainOptions(Options):
         FLAG,
         "Trains from the start, and replaces the run that is in the folder.",
     )
-    model: ModelOptions = group(ModelOptions, "The model.")
+    model: ModelOptions = group(ModelOptions, "Encoder, predictor and joiner.")
     data: DataOptions = group(DataOptions, "Manifests, tokenizer, features, batches, noise.")
     loss: LossOptions = group(LossOptions, "The RNN-T loss and the auxiliary CTC loss.")
     distillation: DistillationOptions = group(

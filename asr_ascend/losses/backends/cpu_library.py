@@ -197,6 +197,16 @@ def is_available() -> bool:
     return True
 
 
+def describe() -> str:
+    """A line about the CPU library: its ABI version, and the instruction set that it uses."""
+    try:
+        loaded = library()
+    except RuntimeError as error:
+        return f"CPU kernel: none, since {error}"
+    name, names = loaded.asr_ascend_isa().decode(), loaded.asr_ascend_isas().decode()
+    return f"CPU kernel: ABI {ABI_VERSION}, instruction set {name} (of {names.replace(',', ', ')})"
+
+
 def _library_path() -> Path:
     override = overriding_path("ASR_ASCEND_LIBRARY", _LIBRARY_NAME)
     if override is not None:

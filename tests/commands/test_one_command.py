@@ -1,0 +1,73 @@
+"""`asr-ascend COMMAND`: every command by name, and what is answered to a wrong one."""
+
+import importlib
+import re
+import sys
+
+import pytest
+
+from asr_ascend import __version__
+from asr_ascend.__main__ import COMMANDS, main
+
+
+def test_help_lists_every_command(capsys):
+    assert main(["--help"]) == 0
+    text = capsys.readouterr().out
+    names = ["train", "evaluate", "transcribe", "compare", "average"]
+    names += ["import", "noise", "rooms", "synthesize"]
+    assert re.findall(r"^  (\w+) {2,}\w", text, re.MULTILINE) == names
+    assert main([]) == 2
+
+
+def test_the_version_names_torch_and_the_kernel(capsys):
+    import torch
+
+    assert main(["--version"]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[:2] == [f"asr-ascend {__version__}", f"torch {torch.__version__}"]
+    assert re.fullmatch(r"CPU kernel: ABI \d+, instruction set (\w+) \(of .*\b\1\b.*\)", lines[2])
+    assert lines[3] == "backends of the loss here: cpu, reference"
+
+
+@pytest.mark.parametrize(
+    ("typed", "advice"),
+    [
+        ("trian", " Did you mean asr-ascend train?"),
+        ("--transcribe", " Did you mean asr-ascend transcribe?"),
+        ("42", ""),
+    ],
+)
+def test_an_unknown_command_is_one_sentence(typed, advice, capsys):
+    assert main([typed]) == 2
+    assert capsys.readouterr().err == (
+        f"Error: There is no command '{typed}'; there are train, evaluate, transcribe, compare, "
+        f"average, import, noise, rooms, synthesize.{advice}\n"
+    )
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_every_command_answers_to_help(name, capsys):
+    with pytest.raises(SystemExit) as stopped:
+        raise SystemExit(main([name, "--help"]))
+    assert not stopped.value.code
+    assert len(capsys.readouterr().out) > 200
+
+
+def test_a_command_gets_what_follows_its_name(monkeypatch):
+    seen = []
+    module = importlib.import_module("asr_ascend.checkpoints.average")
+    monkeypatch.setattr(module, "main", lambda arguments: seen.append(arguments) or 0)
+    monkeypatch.setattr(importlib.import_module("asr_ascend.average"), "main", module.main)
+    monkeypatch.setattr(sys, "argv", ["asr-ascend", "average", "outputs/demo", "--best", "2"])
+    assert main() == 0
+    assert seen == [["outputs/demo", "--best", "2"]]
+
+
+def test_keys_reach_a_command_that_reads_a_config(capsys):
+    with pytest.raises(SystemExit) as stopped:
+        main(["transcribe", "--checkpoint", "x.ckpt"])
+    assert stopped.value.code == 2
+    assert capsys.readouterr().err == (
+        "Error: There is no flag --checkpoint: keys are written as key=value. Write "
+        "checkpoint=x.ckpt\n"
+    )
