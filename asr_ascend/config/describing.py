@@ -149,8 +149,8 @@ def _row(key: Key) -> str:
 def nearest_key(command: str, name: str) -> Key | None:
     """The key that a wrong name most likely means, if one is near.
 
-    The last part of a name counts: `--lr` finds `optimizer.lr`. Where the group is right, it is a key
-    of that group, or one of exactly this name in another.
+    The last part of a name counts: `--lr` finds `optimizer.lr`. Where the group is right, it is a
+    key of that group, or one of exactly this name in another.
     """
     keys = [key for _, _, keys in groups_of(command) for key in keys]
     group, _, last = name.lstrip("-+~").replace("-", "_").rpartition(".")
