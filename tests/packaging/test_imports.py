@@ -61,7 +61,7 @@ ROOMS = (
     ("checkpoints",),
     ("evaluation", "training"),  # neither imports the other
 )
-COMMANDS = {"train", "evaluate", "transcribe", "average", "compare"}
+COMMANDS = {"__main__", "train", "evaluate", "transcribe", "average", "compare"}
 # Rooms that a room doesn't need, though they lie below it.
 STRANGERS = {"losses": {"system"}, "models": {"losses", "system"}}
 
