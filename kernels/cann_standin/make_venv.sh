@@ -32,6 +32,10 @@ if [ "$(cat "$folder/packages" 2>/dev/null)" != "${packages[*]}" ]; then
 fi
 
 torch_npu=$("$folder/bin/python" -c 'import sysconfig; print(sysconfig.get_path("platlib") + "/torch_npu")')
+# CMake refuses a build folder of another source folder, as one that was moved.
+if ! grep -qxF "CMAKE_HOME_DIRECTORY:INTERNAL=$here" "$folder/standin/CMakeCache.txt" 2>/dev/null; then
+  rm -rf "$folder/standin"
+fi
 echo "Building the stand-in for CANN and the torch binding ..."
 {
   "$cmake" -S "$here" -B "$folder/standin" -G Ninja \
