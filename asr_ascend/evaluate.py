@@ -23,7 +23,7 @@ from asr_ascend.config.composing import run_entry
 from asr_ascend.config.frames import encoder_frames
 from asr_ascend.config.keys import ConfigError
 from asr_ascend.data.audio import AudioError, print_warnings, read_utterance
-from asr_ascend.data.manifest import ManifestError, Utterance, load_manifest
+from asr_ascend.data.manifest import ManifestError, Utterance, has_text, load_manifest
 from asr_ascend.data.noise import (
     NoiseError,
     StoredBank,
@@ -133,7 +133,7 @@ def load_sets(manifests: Sequence[str], limit: int | None) -> Iterator[tuple[str
     if len(set(names)) < len(names):
         raise ConfigError(f"The manifests must have distinct names, but are {', '.join(names)}.")
     for name, path in zip(names, manifests, strict=True):
-        kept = [utterance for utterance in load_manifest(path) if utterance.text.strip()]
+        kept = [utterance for utterance in load_manifest(path) if has_text(utterance.text)]
         for utterance in kept[:limit]:
             yield name, utterance
 

@@ -23,6 +23,10 @@ FORMAT_VERSION = 1
 # Our part of a checkpoint: format_version, tokenizer, blank, config. CMVN is in the state_dict.
 KEY = "asr_ascend"
 _PREFIX = "model."
+_PARTS = ("state_dict", "global_step", f"{KEY}.tokenizer", f"{KEY}.config")
+_LFS_POINTER = b"version https://git-lfs.github.com/spec/v1"
+# torch writes a zip archive, whose directory is at its end, before a comment of 64 KiB at most.
+_ZIP_END = 2**16 + 22
 
 
 class CheckpointError(ValueError):
@@ -93,15 +97,34 @@ def read_checkpoint(path: str | os.PathLike[str]) -> dict[str, Any]:
     try:
         contents = torch.load(file, map_location="cpu", weights_only=True)
     except Exception as error:  # torch.load raises many kinds on foreign bytes
-        raise CheckpointError(f"{file} is not a checkpoint of asr_ascend.") from error
-    if not isinstance(contents, dict) or KEY not in contents:
+        raise CheckpointError(f"{file} {_foreign(file)}") from error
+    if not isinstance(contents, dict) or not isinstance(contents.get(KEY), dict):
         raise CheckpointError(f"{file} is not a checkpoint of asr_ascend.")
     version = contents[KEY].get("format_version")
     if version != FORMAT_VERSION:
         raise CheckpointError(
             f"{file} has format version {version}, but this asr_ascend reads {FORMAT_VERSION}."
         )
+    parts = {**contents, **{f"{KEY}.{name}": value for name, value in contents[KEY].items()}}
+    missing = [name for name in _PARTS if name not in parts]
+    if missing:
+        raise CheckpointError(f"{file} is not complete: it lacks {', '.join(missing)}.")
     return contents
+
+
+def _foreign(file: Path) -> str:
+    """What can be said of a file that torch can't load."""
+    with file.open("rb") as stream:
+        start = stream.read(len(_LFS_POINTER))
+        stream.seek(max(0, file.stat().st_size - _ZIP_END))
+        end = stream.read()
+    if start == _LFS_POINTER:
+        return "is a pointer of git-lfs, not the checkpoint itself: run git lfs pull."
+    if not end:
+        return "is empty."
+    if start.startswith(b"PK\x03\x04") and b"PK\x05\x06" not in end:
+        return "was cut short: its end is missing. Copy it again."
+    return "is not a checkpoint of asr_ascend."
 
 
 def read_config(path: str | os.PathLike[str], contents: Mapping[str, Any]) -> TrainOptions:
@@ -154,6 +177,19 @@ def load_model(path: str | os.PathLike[str]) -> TrainedModel:
         model.load_state_dict(model_weights(contents))
     except RuntimeError as error:
         raise CheckpointError(
-            f"The weights in {path} don't fit the model that its config describes."
+            f"The weights in {path} don't fit the model that its config describes"
+            f"{_differing(model, model_weights(contents))}."
         ) from error
     return TrainedModel(model.eval(), tokenizer, options, int(contents["global_step"]))
+
+
+def _differing(model: Transducer, weights: Mapping[str, Any]) -> str:
+    """Names of weights that one side lacks, as another version may have them."""
+    own = model.state_dict().keys()
+    sides = (("it lacks", own - weights.keys()), ("it has unknown", weights.keys() - own))
+    told = [
+        f"{how} {sorted(names)[0]}" + (f" and {len(names) - 1} more" if len(names) > 1 else "")
+        for how, names in sides
+        if names
+    ]
+    return f": {', '.join(told)}, as of another version" if told else ""

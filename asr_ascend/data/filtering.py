@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from itertools import pairwise
 
 from asr_ascend.config.frames import encoder_frames
-from asr_ascend.data.manifest import Utterance
+from asr_ascend.data.manifest import Utterance, has_text
 
 EMPTY_TEXT = "empty text"
 NO_AUDIO = "no audio"
@@ -55,7 +55,7 @@ class Limits:
         """Why an utterance can't be used, or None if it can."""
         frames = encoder_frames(feature_frames)
         size = lattice_bytes(frames, len(target), self.vocab_size, self.bytes_per_logit)
-        if not text.strip() or not target:
+        if not has_text(text) or not target:
             return EMPTY_TEXT
         if seconds == 0:
             return NO_AUDIO

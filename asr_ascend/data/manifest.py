@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 import os
+import unicodedata
 from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
@@ -12,6 +13,12 @@ from typing import Any
 
 from asr_ascend.system.atomic import write_json_lines
 from asr_ascend.system.paths import user_path
+
+# What has no width either, though not by its category: fillers, a blank of Braille, selectors of a
+# variant (Unicode's property Default_Ignorable_Code_Point).
+_UNSEEN = frozenset("\u034f\u115f\u1160\u17b4\u17b5\u2800\u3164\uffa0") | {
+    chr(code) for code in (*range(0x180B, 0x1810), *range(0xFE00, 0xFE10), *range(0xE0100, 0xE01F0))
+}
 
 
 @dataclass(frozen=True)
@@ -37,6 +44,16 @@ class Utterance:
     speaker: str | None = None
     token_start_ms: tuple[float, ...] | None = None
     offset: float | None = None
+
+
+def has_text(text: str) -> bool:
+    """Whether there is anything to see in a text: marks of direction and zero width are nothing."""
+    return any(
+        not character.isspace()
+        and unicodedata.category(character) not in ("Cc", "Cf")
+        and character not in _UNSEEN
+        for character in text
+    )
 
 
 class ManifestError(ValueError):

@@ -11,11 +11,16 @@ import sentencepiece
 import torch
 from torch import Tensor
 
+from asr_ascend.data.manifest import has_text
+
 _FORMAT = 1
 _MODEL_TYPES = ("char", "bpe", "unigram")
 BLANK_PIECE = "<blk>"
 # What sentencepiece writes for a space.
 SPACE_PIECE = "\u2581"
+# sentencepiece's trainer leaves out texts with the first, and takes the second for its own.
+_RESERVED = ("\u2585", "\x1f")
+_WITHOUT_RESERVED = {ord(mark): None for mark in _RESERVED}
 
 
 class Tokenizer:
@@ -81,13 +86,17 @@ class Tokenizer:
                 f"`vocab_size` must be at least 3 for model_type '{model_type}', "
                 f"but is {vocab_size}."
             )
-        sentences = [text for text in texts if text.strip()]
+        texts = [text for text in texts if has_text(text)]
+        reserved = [mark for mark in _RESERVED if any(mark in text for text in texts)]
+        sentences = [text.translate(_WITHOUT_RESERVED) for text in texts] if reserved else texts
+        sentences = [text for text in sentences if text]
         if not sentences:
             raise ValueError("`texts` must hold at least one text that is not empty, but has none.")
         size: dict[str, Any] = {"use_all_vocab": True}
         if vocab_size is not None:
-            size = {"vocab_size": vocab_size - 1}
-        return cls(_train_model(sentences, model_type, size, vocab_size), blank)
+            size = {"vocab_size": vocab_size - 1 - len(reserved)}
+        model = _train_model(sentences, model_type, size, vocab_size)
+        return cls(_with_pieces(model, reserved) if reserved else model, blank)
 
     def encode(self, text: str) -> list[int]:
         """Ids of `text`, each in [0, V) and none of them `blank`; unknown characters give `unk`."""
@@ -143,10 +152,7 @@ class Tokenizer:
                 )
             if self.unk in self.encode(character):
                 new.append(SPACE_PIECE if character == " " else character)
-        # A serialised list grows by what is appended: no schema is needed.
-        scores = [self._model.get_score(index) for index in range(self._model.vocab_size())]
-        added = b"".join(_serialised_piece(piece, min(scores) - 1.0) for piece in new)
-        return Tokenizer(self._model_proto + added, self.blank)
+        return Tokenizer(_with_pieces(self._model_proto, new), self.blank)
 
     def with_blank(self, blank: int) -> Tokenizer:
         """The same pieces with blank elsewhere, in [-V, V-1]."""
@@ -188,6 +194,14 @@ class Tokenizer:
 
     def _inner(self, index: int) -> int:
         return index - 1 if index > self.blank else index
+
+
+def _with_pieces(model_proto: bytes, pieces: Iterable[str]) -> bytes:
+    """A serialised sentencepiece model with more pieces, less likely than those that it has."""
+    # A serialised list grows by what is appended: no schema is needed.
+    model = sentencepiece.SentencePieceProcessor(model_proto=model_proto)
+    score = min(model.get_score(index) for index in range(model.vocab_size())) - 1.0
+    return model_proto + b"".join(_serialised_piece(piece, score) for piece in pieces)
 
 
 def _serialised_piece(piece: str, score: float) -> bytes:

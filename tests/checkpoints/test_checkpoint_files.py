@@ -115,13 +115,35 @@ def test_a_missing_file_is_one_sentence(tmp_path):
     assert str(caught.value) == f"The checkpoint {tmp_path / 'no.ckpt'} is not a file."
 
 
-@pytest.mark.parametrize("foreign", [b"", b"RIFF....WAVE", b"PK\x03\x04broken"])
-def test_a_foreign_file_is_one_sentence(tmp_path, foreign):
+@pytest.mark.parametrize(
+    ("foreign", "what"),
+    [
+        (b"", "is empty."),
+        (b"RIFF....WAVE", "is not a checkpoint of asr_ascend."),
+        (b"PK\x03\x04broken", "was cut short: its end is missing. Copy it again."),
+        (
+            b"version https://git-lfs.github.com/spec/v1\noid sha256:0\nsize 9\n",
+            "is a pointer of git-lfs, not the checkpoint itself: run git lfs pull.",
+        ),
+    ],
+)
+def test_a_foreign_file_is_one_sentence(tmp_path, foreign, what):
     path = tmp_path / "foreign.ckpt"
     path.write_bytes(foreign)
     with pytest.raises(CheckpointError) as caught:
         load_model(path)
-    assert str(caught.value) == f"{path} is not a checkpoint of asr_ascend."
+    assert str(caught.value) == f"{path} {what}"
+
+
+def test_missing_parts_are_named(contents, tmp_path):
+    path = tmp_path / "part.ckpt"
+    own = {name: value for name, value in contents[checkpoint.KEY].items() if name != "tokenizer"}
+    torch.save({checkpoint.KEY: own, "state_dict": {}}, path)
+    with pytest.raises(CheckpointError) as caught:
+        read_checkpoint(path)
+    assert str(caught.value) == (
+        f"{path} is not complete: it lacks global_step, asr_ascend.tokenizer."
+    )
 
 
 def test_another_projects_checkpoint_is_one_sentence(tmp_path):

@@ -6,6 +6,7 @@ import re
 import pytest
 import torch
 
+from asr_ascend.data.manifest import has_text
 from asr_ascend.data.tokenizer import Tokenizer
 
 TEXTS = ["记录二号主变", "go to the left", " a  b ", "ａ１"]
@@ -164,3 +165,20 @@ def test_unknown_characters_are_listed_once_in_order():
     with pytest.raises(ValueError) as caught:
         tokenizer.extended(["甲", "丙丁"])
     assert str(caught.value) == "`characters` must be single characters, but one is '丙丁'."
+
+
+@pytest.mark.parametrize("blank", [0, 2, -1])
+@pytest.mark.parametrize("mark", ["\u2585", "\x1f"])
+def test_characters_that_sentencepiece_keeps_for_itself_lose_no_text(mark, blank):
+    text = f"甲{mark}乙"
+    tokenizer = Tokenizer.train([text, "丙"], blank=blank)
+    assert {"甲", "乙", "丙", mark} < set(tokenizer.pieces)
+    assert tokenizer.decode(tokenizer.encode(text)) == text
+    assert tokenizer.blank == blank % tokenizer.vocab_size
+
+
+def test_marks_that_cannot_be_seen_are_no_text():
+    for text in ("", " \u3000\t", "\u200b", "\u200e\u200f", "\ufeff \u2060", "\u3164", "\ufe0f"):
+        assert not has_text(text)
+    for text in ("甲", "\u200b甲", "!", "e\u0301"):
+        assert has_text(text)

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from asr_ascend.data.importing import problems
 from asr_ascend.data.importing.inspection import AudioFacts
 from asr_ascend.data.importing.source import Entry, EntrySet, Problem
-from asr_ascend.data.manifest import Utterance
+from asr_ascend.data.manifest import Utterance, has_text
 
 UnknownCharacters = Callable[[str], Sequence[str]]
 
@@ -93,7 +93,7 @@ def check_set(
 
 
 def _text_faults(entry: Entry, unknown_characters: UnknownCharacters | None) -> list[Problem]:
-    if not entry.text.strip():
+    if not has_text(entry.text):
         return [Problem(problems.EMPTY_TEXT, entry.id, entry.where, "it has no text")]
     unknown = unknown_characters(entry.text) if unknown_characters else []
     if not unknown:

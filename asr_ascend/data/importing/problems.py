@@ -23,7 +23,7 @@ MEANINGS = {
     SILENT: "no audio, or none above -60 dBFS",
     CLIPPED: "at least 0.1% of the samples flat at full scale",
     DURATION: "duration or span that differs from the audio by more than 0.05 s",
-    EMPTY_TEXT: "no text, or white space alone",
+    EMPTY_TEXT: "no text, or white space and marks that can't be seen",
     UNKNOWN_CHARACTER: "text with characters that the tokenizer of --tokenizer doesn't know",
     DUPLICATE_ID: "id that an earlier utterance has",
     NO_TRANSCRIPT: "audio without a transcript",
