@@ -98,7 +98,8 @@ def test_the_tokenizer_of_a_checkpoint(folder, tmp_path, capsys):
     from asr_ascend.checkpoints.checkpoint import KEY, describe
 
     tokenizer = Tokenizer.train(["二号 主变"], blank=0)
-    torch.save({KEY: describe(tokenizer, {})}, tmp_path / "last.ckpt")
+    contents = {KEY: describe(tokenizer, {}), "state_dict": {}, "global_step": 0}
+    torch.save(contents, tmp_path / "last.ckpt")
     source = folder(a="二号 主变", b="主编")
     options = ["folder", source, "--out", tmp_path / "out"]
     assert run(*options, "--tokenizer", tmp_path / "last.ckpt") == 1
