@@ -47,9 +47,10 @@ def check_names(kinds: Sequence[str]) -> None:
     """Raises ValueError unless `kinds` names generic kinds or equipment, one or more of a sort."""
     of_one_sort = [not set(kinds) - set(names) for names in (KINDS, EQUIPMENT)]
     if isinstance(kinds, str) or not kinds or not any(of_one_sort):
+        given = kinds if isinstance(kinds, str) else list(kinds)
         raise ValueError(
             f"Kinds of noise must be one or more of {', '.join(KINDS)}, or of the equipment "
-            f"{', '.join(EQUIPMENT)}, but are {kinds!r}."
+            f"{', '.join(EQUIPMENT)}, but are {given!r}."
         )
 
 
