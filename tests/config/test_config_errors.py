@@ -259,7 +259,7 @@ def test_a_home_folder_that_is_not_known_is_named():
 def test_the_command_exits_2_with_one_line_and_no_traceback(tmp_path):
     """In a process of its own, which may print nothing else."""
     arguments = command("train", "experiment=demo", "loss.reduction=none")
-    done = subprocess.run(arguments, capture_output=True, text=True, cwd=tmp_path, timeout=120)
+    done = subprocess.run(arguments, capture_output=True, text=True, cwd=tmp_path, timeout=500)
     assert done.returncode == 2
     assert done.stdout == ""
     assert done.stderr == f"Error: {TRAIN_CASES['loss.reduction=none']}\n"

@@ -129,5 +129,5 @@ def test_the_module_runs(tmp_path):
         "asr_ascend.data.noise",
         "--help",
     ]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=True)
+    done = subprocess.run(command, capture_output=True, text=True, timeout=500, check=True)
     assert "oil_transformer" in done.stdout and done.stderr == ""

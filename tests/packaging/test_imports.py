@@ -111,7 +111,7 @@ loss = rnnt_loss(logits, torch.tensor([[2, 3], [1, 0]]), torch.tensor([4, 6]), t
 print(f"{{loss.item():.5f}}")
 """
     done = subprocess.run(
-        [sys.executable, "-c", program], capture_output=True, text=True, env=os.environ, timeout=120
+        [sys.executable, "-c", program], capture_output=True, text=True, env=os.environ, timeout=500
     )
     # Equal logits: (T + U) ln V - ln C(T + U - 1, U), the mean over T, U = (4, 2) and (6, 1).
     # (6 ln 8 - ln 10 + 7 ln 8 - ln 6) / 2 = 11.46920

@@ -95,7 +95,7 @@ def shell(folder: Path, line: str, what: str, **environment: str) -> tuple[int, 
             **environment,
         },
         capture_output=True,
-        timeout=120,
+        timeout=500,
     )
     return done.returncode, done.stderr.decode(), (folder / "done").is_file()
 

@@ -44,7 +44,7 @@ def finish(process: subprocess.Popen[bytes]) -> None:
 
 def kill_after_steps(process: subprocess.Popen[bytes], log: Path, steps: int) -> None:
     """Sends SIGKILL as soon as the log of the process holds `steps` steps."""
-    deadline = time.monotonic() + 120
+    deadline = time.monotonic() + 500
     while not (log.is_file() and f"\n{steps}," in log.read_text(encoding="utf-8")):
         assert process.poll() is None and time.monotonic() < deadline
         time.sleep(0.005)
