@@ -42,6 +42,7 @@ from asr_ascend.config.train_options import TrainOptions
 from asr_ascend.data.datamodule import SpeechDataModule
 from asr_ascend.data.loader import WorkerError, worker_problems
 from asr_ascend.data.manifest import ManifestError, missing_manifest
+from asr_ascend.data.sampler import PositionError
 from asr_ascend.data.tokenizer import Tokenizer
 from asr_ascend.losses import available_backends
 from asr_ascend.losses.backends import cpu_library
@@ -53,6 +54,7 @@ from asr_ascend.training.optimizer import describe_training
 from asr_ascend.training.run_folder import RunFolder, RunRecord
 from asr_ascend.training.saving import Checkpoints, EarlyStopping, ValidationSteps
 from asr_ascend.training.teacher import Teacher, load_teacher
+from asr_ascend.training.termination import TERMINATED, Terminated, Termination
 from asr_ascend.training.threads import ThreadWatch, set_threads
 
 
@@ -97,6 +99,15 @@ def _train(options: TrainOptions, folder: RunFolder, print_: Any) -> int:
     try:
         with worker_problems(options.data.num_workers):
             trainer.fit(module, datamodule=datamodule, ckpt_path=ckpt_path, weights_only=True)
+    except Terminated as end:
+        print_(f"{end}; resume=true goes on from the run's last checkpoint.")
+        return TERMINATED
+    except PositionError as error:
+        raise ConfigError(
+            f"{ckpt_path} was written in the middle of an epoch, and the batches of this one would "
+            "be others: data, data.max_batch_seconds, data.max_lattice_bytes, seed and number of "
+            "ranks must be those of the checkpoint; init_from starts a new run from its weights."
+        ) from error
     except SystemExit as stop:  # Lightning's answer to Ctrl-C, with a status of its own
         if isinstance(stop.__context__, KeyboardInterrupt) and trainer.is_global_zero:
             told = "Interrupted; resume=true goes on from the run's last checkpoint."
@@ -221,7 +232,7 @@ def build_trainer(
             check_val_every_n_epoch=None,
             num_sanity_val_steps=0,
             logger=TensorBoardLogger(folder, name="tb", version=""),
-            callbacks=[*callbacks, checkpoints],
+            callbacks=[*callbacks, checkpoints, Termination(checkpoints)],
             plugins=[AtomicCheckpointIO()],
             use_distributed_sampler=False,
             enable_checkpointing=False,

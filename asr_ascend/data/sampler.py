@@ -26,6 +26,10 @@ class UtteranceCost:
     tokens: int
 
 
+class PositionError(ValueError):
+    """A position in an epoch whose batches would be others now."""
+
+
 class LatticeCostBatchSampler:
     """Lists of utterance indices, each list a batch.
 
@@ -155,11 +159,11 @@ class LatticeCostBatchSampler:
         """Takes up the position of `state`.
 
         Raises:
-            ValueError: in the middle of an epoch whose batches would differ now.
+            PositionError: in the middle of an epoch whose batches would differ now.
         """
         middle = 0 < state["consumed"] < state["num_batches"]
         if middle and state["fingerprint"] != self._fingerprint():
-            raise ValueError(
+            raise PositionError(
                 "`state` must come from the same data, bounds, seed and number of ranks to resume "
                 f"in the middle of an epoch, but epoch {state['epoch']} was left after "
                 f"{state['consumed']} of its {state['num_batches']} batches with others."

@@ -67,11 +67,9 @@ class Checkpoints(Callback):
         self, trainer: Trainer, pl_module: LightningModule, outputs: Any, batch: Any, batch_idx: int
     ) -> None:
         step = trainer.global_step
-        validates = trainer.enable_validation and step % self.val_every_steps == 0
-        due = step % self.every_steps == 0 or _ends_training(trainer)
-        if step != self.saved_step and due and not validates:
-            self.nonfinite.check_weights(trainer, pl_module)
-            self._save_last(trainer)
+        due = step % self.every_steps == 0 or ends_training(trainer)
+        if due and not self.validates(trainer):
+            self.save_last(trainer, pl_module)
 
     def on_validation_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
         self.nonfinite.check_weights(trainer, pl_module)
@@ -86,7 +84,8 @@ class Checkpoints(Callback):
         # Only after the better one is on the disk.
         for name in dropped:
             trainer.strategy.remove_checkpoint(self.folder / name)
-        self._save_last(trainer)
+        self.saved_step = -1  # what was saved of this step didn't know its validation
+        self.save_last(trainer, pl_module)
 
     def on_train_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
         if trainer.is_global_zero and self.averaged:
@@ -99,12 +98,20 @@ class Checkpoints(Callback):
         paths = [self.folder / name for _, name in self.best[: self.average_k]]
         return [path for path in paths if path.is_file()]
 
-    def _save_last(self, trainer: Trainer) -> None:
+    def validates(self, trainer: Trainer) -> bool:
+        """Whether the step that ends now ends with a validation."""
+        return trainer.enable_validation and trainer.global_step % self.val_every_steps == 0
+
+    def save_last(self, trainer: Trainer, pl_module: LightningModule) -> None:
+        """Writes last.ckpt, unless it is of this step already."""
+        if self.saved_step == trainer.global_step:
+            return
+        self.nonfinite.check_weights(trainer, pl_module)
         self.saved_step = trainer.global_step
         trainer.save_checkpoint(self.folder / "last.ckpt")
 
 
-def _ends_training(trainer: Trainer) -> bool:
+def ends_training(trainer: Trainer) -> bool:
     """Whether no batch comes after this one."""
     last_epoch = trainer.is_last_batch and trainer.current_epoch + 1 == trainer.max_epochs
     return last_epoch or trainer.global_step == trainer.max_steps

@@ -261,6 +261,18 @@ def test_force_takes_the_old_runs_files_away(copy, monkeypatch):
     assert record["identity"]["keys"]["seed"] == 2
 
 
+def test_other_batches_in_the_middle_of_an_epoch_are_one_sentence(folder):
+    more = ("output_dir=other", f"ckpt_path={BASE}", "trainer.max_steps=4")
+    done = run("train", *SETTINGS, *more, "data.max_batch_seconds=3", folder=folder)
+    assert (done.returncode, done.stderr.splitlines()[-1]) == (
+        2,
+        f"Error: {BASE} was written in the middle of an epoch, and the batches of this one would "
+        "be others: data, data.max_batch_seconds, data.max_lattice_bytes, seed and number of ranks "
+        "must be those of the checkpoint; init_from starts a new run from its weights.",
+    )
+    assert "Traceback" not in done.stderr
+
+
 def test_a_second_run_in_a_folder_is_refused(copy):
     """The lock of a process that is gone holds nobody up."""
     hold = "import sys; from pathlib import Path; from asr_ascend.system.locking import locked\n"
