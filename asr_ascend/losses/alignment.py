@@ -14,6 +14,7 @@ def rnnt_alignment(
     blank: int = -1,
     fused_log_softmax: bool = True,
     *,
+    blank_in_targets: str = "error",
     backend: str | None = None,
 ) -> tuple[Tensor, Tensor]:
     """The likeliest alignment of each sample: the frame in which it emits each label.
@@ -22,8 +23,8 @@ def rnnt_alignment(
     of equally likely ones, the one whose labels come earliest. It has no gradient.
 
     Args:
-        logits, targets, logit_lengths, target_lengths, blank, fused_log_softmax: as for
-            :func:`rnnt_loss`.
+        logits, targets, logit_lengths, target_lengths, blank, fused_log_softmax, blank_in_targets:
+            as for :func:`rnnt_loss`.
         backend: "cpu", "reference" (slow, any device), or None for the native one of the device of
             ``logits``; NPUs have none.
 
@@ -43,9 +44,18 @@ def rnnt_alignment(
         Networks".
     """
     problem = make_problem(
-        logits, targets, logit_lengths, target_lengths, blank, fused_log_softmax=fused_log_softmax
+        logits,
+        targets,
+        logit_lengths,
+        target_lengths,
+        blank,
+        fused_log_softmax=fused_log_softmax,
+        blank_in_targets=blank_in_targets,
     )
     function_transforms.refuse_vmap("rnnt_alignment", logits, *problem[:3])
     chosen = backends.for_alignment("rnnt_alignment", logits, backend)
     frames, log_probs = chosen.best_paths(logits.detach(), problem)
     return frames, log_probs.to(cost_dtype(logits.dtype))
+
+
+function_transforms.refuse_script(rnnt_alignment, "call it outside of the scripted code")

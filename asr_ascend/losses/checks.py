@@ -1,5 +1,9 @@
 """Checks of type, dtype, shape, device and options: all that needs no value of a tensor."""
 
+import contextlib
+import numbers
+import operator
+
 import torch
 from torch import Tensor
 
@@ -28,13 +32,15 @@ def check_logits(logits: Tensor) -> None:
         )
 
 
-def check_targets(targets: Tensor, logits: Tensor) -> None:
-    """Raises unless they are (B, U) integers on the device of ``logits``."""
+def check_targets(targets: Tensor, logits: Tensor, may_be_on_cpu: bool = False) -> None:
+    """Raises unless they are (B, U) integers on the device of ``logits``, or on the CPU if so."""
     _check_index("targets", targets)
     if targets.dim() != 2 or (logits.dim() == 4 and targets.shape[0] != logits.shape[0]):
         expected = "(B, U)" if logits.dim() == 2 else f"({logits.shape[0]}, U)"
         raise ValueError(f"`targets` must be {expected}, but has shape {shape_of(targets)}.")
-    if targets.device != logits.device:
+    if may_be_on_cpu:
+        _check_device("targets", targets, logits)
+    elif targets.device != logits.device:
         raise ValueError(
             f"`targets` must be on {logits.device} as `logits`, but is on {targets.device}."
         )
@@ -61,12 +67,45 @@ def check_flag(name: str, value: bool) -> None:
         raise TypeError(f"`{name}` must be a bool, but is {quoted(value)}.")
 
 
-def check_reduction(reduction: str) -> None:
-    """Raises ValueError unless it is one that the losses know."""
+def as_int(name: str, value: object) -> int:
+    """An int for an integer of Python or NumPy or a 0-d integer tensor; TypeError for others.
+
+    A bool is none: a positional True is another library's flag.
+    """
+    if isinstance(value, int) and not isinstance(value, bool):
+        return value
+    if isinstance(value, Tensor):
+        is_integer = value.dim() == 0 and value.dtype != torch.bool
+    else:
+        is_integer = not isinstance(value, bool)
+    if is_integer:
+        with contextlib.suppress(TypeError):
+            return operator.index(value)  # type: ignore[arg-type]
+    raise TypeError(f"`{name}` must be an int, but is {quoted(value)}.")
+
+
+def as_float(name: str, value: object) -> float:
+    """A float for a number of Python or NumPy or a 0-d tensor; TypeError for others and a bool."""
+    if isinstance(value, (int, float)) and not isinstance(value, bool):
+        return value
+    if isinstance(value, Tensor):
+        is_number = value.dim() == 0 and value.dtype != torch.bool and not value.is_complex()
+    else:
+        is_number = isinstance(value, numbers.Real) and not isinstance(value, bool)
+    if not is_number:
+        raise TypeError(f"`{name}` must be a float, but is {quoted(value)}.")
+    return float(value)  # type: ignore[arg-type]
+
+
+def checked_reduction(reduction: str | None) -> str:
+    """The reduction, "none" for None; ValueError unless it is one that the losses know."""
+    if reduction is None:
+        return "none"
     if reduction not in _REDUCTIONS:
         raise ValueError(
             f'`reduction` must be "none", "mean" or "sum", but is {quoted(reduction)}.'
         )
+    return reduction
 
 
 def _check_index(name: str, value: Tensor) -> None:

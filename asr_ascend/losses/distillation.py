@@ -128,7 +128,7 @@ def distillation_loss(
     teacher: Tensor,
     logit_lengths: Tensor,
     target_lengths: Tensor,
-    reduction: str = "mean",
+    reduction: str | None = "mean",
 ) -> Tensor:
     """KL(teacher || student) over blank, label and rest, summed over the cells of each lattice.
 
@@ -153,7 +153,7 @@ def distillation_loss(
     Source:
         Panchapagesan et al. 2021, "Efficient Knowledge Distillation for RNN-Transducer Models".
     """
-    checks.check_reduction(reduction)
+    reduction = checks.checked_reduction(reduction)
     _check_collapsed(student, teacher)
     checks.check_tensor("logit_lengths", logit_lengths)
     checks.check_lengths(student, logit_lengths, target_lengths, logit_lengths.numel())
@@ -177,7 +177,7 @@ def distilled_rnnt_loss(
     logit_lengths: Tensor,
     target_lengths: Tensor,
     blank: int = -1,
-    reduction: str = "mean",
+    reduction: str | None = "mean",
     *,
     fastemit_lambda: float = 0.0,
     emission_windows: Tensor | None = None,

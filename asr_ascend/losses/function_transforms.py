@@ -1,6 +1,7 @@
 """What the losses refuse of torch's function transforms, each in one sentence."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from typing import Any, NoReturn
 
 import torch
 from torch import Tensor
@@ -50,3 +51,13 @@ def vmap_error(function: str) -> RuntimeError:
         f"`{function}` can't run under torch.vmap: it takes a whole batch already, so call it once "
         "with all samples along the batch dimension."
     )
+
+
+def refuse_script(function: Callable[..., Any], instead: str) -> None:
+    """Makes torch.jit.script raise for a public function, and for one that calls it."""
+
+    def refuse() -> NoReturn:
+        raise RuntimeError(f"`{function.__name__}` can't be scripted: {instead}.")
+
+    # torch asks every object for it before it compiles one.
+    function.__prepare_scriptable__ = refuse  # type: ignore[attr-defined]

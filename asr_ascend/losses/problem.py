@@ -22,6 +22,7 @@ class Problem(NamedTuple):
     clamp: float
     fused_log_softmax: bool
     fastemit_lambda: float
+    blank_in_targets: bool
     emission_windows: Tensor | None
 
     def with_indices(self, change: Callable[[Tensor], Tensor]) -> Problem:
@@ -58,39 +59,42 @@ def make_problem(
     clamp: float = -1.0,
     fused_log_softmax: bool = True,
     fastemit_lambda: float = 0.0,
+    blank_in_targets: str = "error",
     emission_windows: Tensor | None = None,
+    *,
+    targets_may_be_on_cpu: bool = False,
 ) -> Problem:
     """Checks all that needs no value of a tensor, and makes ``blank`` non-negative.
 
     Args:
         logits: (N, V) or (B, T, U1, V).
         targets, logit_lengths, target_lengths, blank, clamp, fused_log_softmax, fastemit_lambda,
-            emission_windows: as for ``rnnt_loss``.
+            blank_in_targets, emission_windows: as for ``rnnt_loss``.
+        targets_may_be_on_cpu: wherever ``logits`` are.
 
     Raises:
         ValueError, TypeError: as ``rnnt_loss``.
     """
     checks.check_logits(logits)
-    checks.check_targets(targets, logits)
+    checks.check_targets(targets, logits, targets_may_be_on_cpu)
     checks.check_lengths(logits, logit_lengths, target_lengths, targets.shape[0])
-    if not isinstance(blank, int):
-        raise TypeError(f"`blank` must be an int, but is {checks.quoted(blank)}.")
+    blank = checks.as_int("blank", blank)
     vocab_size = logits.shape[-1]
     if not -vocab_size <= blank < vocab_size:
         raise ValueError(f"`blank` must be in [{-vocab_size}, {vocab_size - 1}], but is {blank}.")
-    # A tuple, since torch.compile of torch 2.9 can't trace a union.
-    if not isinstance(clamp, (int, float)):
-        raise TypeError(f"`clamp` must be a float, but is {checks.quoted(clamp)}.")
+    clamp = checks.as_float("clamp", clamp)
     if not -math.inf <= clamp <= math.inf:
         raise ValueError(f"`clamp` must be a number, but is {clamp}.")
     checks.check_flag("fused_log_softmax", fused_log_softmax)
-    if not isinstance(fastemit_lambda, (int, float)):
-        raise TypeError(
-            f"`fastemit_lambda` must be a float, but is {checks.quoted(fastemit_lambda)}."
-        )
+    fastemit_lambda = checks.as_float("fastemit_lambda", fastemit_lambda)
     if not 0.0 <= fastemit_lambda < math.inf:
         raise ValueError(
             f"`fastemit_lambda` must be finite and at least 0, but is {fastemit_lambda}."
+        )
+    if blank_in_targets not in ("error", "allow"):
+        raise ValueError(
+            '`blank_in_targets` must be "error" or "allow", '
+            f"but is {checks.quoted(blank_in_targets)}."
         )
     if emission_windows is not None:
         checks.check_windows(logits, targets, emission_windows)
@@ -102,8 +106,20 @@ def make_problem(
         clamp,
         fused_log_softmax,
         fastemit_lambda,
+        blank_in_targets == "allow",
         emission_windows,
     )
+
+
+def on_device(index: Tensor, device: torch.device) -> Tensor:
+    """``index`` on a device, from the CPU without a wait for what the device has to do.
+
+    That needs pinned memory, which a graph of torch.compile can't make.
+    """
+    stays = index.device == device
+    if stays or index.device.type != "cpu" or torch.compiler.is_compiling():
+        return index.to(device)
+    return index.pin_memory().to(device, non_blocking=True)
 
 
 def cost_dtype(logits_dtype: torch.dtype) -> torch.dtype:

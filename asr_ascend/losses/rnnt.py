@@ -14,10 +14,11 @@ def rnnt_loss(
     target_lengths: Tensor,
     blank: int = -1,
     clamp: float = -1.0,
-    reduction: str = "mean",
+    reduction: str | None = "mean",
     fused_log_softmax: bool = True,
     *,
     fastemit_lambda: float = 0.0,
+    blank_in_targets: str = "error",
     emission_windows: Tensor | None = None,
     reuse_logits: bool = False,
     backend: str | None = None,
@@ -31,17 +32,18 @@ def rnnt_loss(
             ``t * (U_b + 1) + u`` of sample b, N = sum of ``logit_lengths * (target_lengths + 1)``.
             Or padded (B, T, U + 1, V), where padding is never read and gets zero gradient. Any
             strides; copied only if the last dimension is not contiguous. On an NPU not float64,
-            copied if not contiguous, and padded logits, which are packed there, need both lengths
-            on the CPU.
-        targets: (B, >= max U_b) int32/int64 in [0, V), padded with anything, never ``blank``
-            within ``target_lengths``.
+            and copied if not contiguous or padded. Padded logits with lengths on the NPU wait for
+            the device once, since the number of rows follows from the lengths; nothing waits for
+            lengths on the CPU or for packed logits.
+        targets: (B, >= max U_b) int32/int64 in [0, V), padded with anything; within
+            ``target_lengths`` not ``blank`` but with ``blank_in_targets="allow"``.
         logit_lengths: (B,) int32/int64, T_b >= 1, on the CPU or the device of ``logits``. The
             largest may be below T.
         target_lengths: (B,) int32/int64, U_b >= 0, on the CPU or the device of ``logits``.
-        blank: index of blank, in [-V, V - 1].
+        blank: index of blank, in [-V, V - 1]; an int, an integer of NumPy or a 0-d tensor.
         clamp: if above 0, each component of d cost_b / d logits is clipped to [-clamp, clamp]
             before the upstream gradient multiplies it. The value is unaffected.
-        reduction: "none", "sum", or "mean", which divides the sum by B.
+        reduction: "none" or None, "sum", or "mean", which divides the sum by B.
         fused_log_softmax: False if ``logits`` are log-probabilities already (over V); only the
             entries of blank and label then get a gradient.
         fastemit_lambda: at least 0. Above 0, the derivative of the cost by each label's
@@ -49,6 +51,10 @@ def rnnt_loss(
             so that labels come out sooner (FastEmit; 0.001 to 0.01 in the paper). ``clamp`` comes
             after. The value is unaffected: it is the plain cost, which a model trained this way
             does not quite minimise.
+        blank_in_targets: "error" refuses a label equal to ``blank``, as of two vocabularies that
+            were numbered apart. "allow" takes it for an ordinary label: it moves on to the next
+            column by the logit that also moves on to the next frame. On an NPU not with
+            ``emission_windows``.
         emission_windows: (B, columns of ``targets``, 2) int32/int64, first and last frame,
             inclusive, in which each label may be emitted, on the CPU or the device of ``logits``;
             None: in every frame. Alignments that leave their windows are left out of the sum, and
@@ -62,8 +68,10 @@ def rnnt_loss(
             the native one of the device of ``logits``; never chosen by what happens to be built.
         validate: on an NPU, check targets and lengths that are on the device before the kernel
             starts and what it found afterwards, which waits for the device. Without it they never
-            lead out of a tensor: where one is out of place, every cost of the call is NaN and
-            every gradient zero, and :func:`check_status` says which. Other devices always check.
+            lead out of a tensor, and :func:`check_status` says which are out of place. A label
+            costs its own sample: its cost and gradient are NaN. A length says where the rows of
+            all later samples begin, so every cost of the call is NaN and every gradient zero.
+            Other devices always check.
 
     Returns:
         A scalar, or (B,) for "none", in nats; float64 for float64 logits and float32 for all
@@ -88,7 +96,7 @@ def rnnt_loss(
         "Alignment Restricted Streaming Recurrent Neural Network Transducer". The signature is
         torchaudio.functional.rnnt_loss's.
     """
-    checks.check_reduction(reduction)
+    reduction = checks.checked_reduction(reduction)
     problem = make_problem(
         logits,
         targets,
@@ -98,6 +106,7 @@ def rnnt_loss(
         clamp,
         fused_log_softmax,
         fastemit_lambda,
+        blank_in_targets,
         emission_windows,
     )
     checks.check_reuse(logits, reuse_logits)
@@ -121,6 +130,7 @@ def rnnt_loss_and_grad(
     fused_log_softmax: bool = True,
     *,
     fastemit_lambda: float = 0.0,
+    blank_in_targets: str = "error",
     emission_windows: Tensor | None = None,
     reuse_logits: bool = False,
     backend: str | None = None,
@@ -130,7 +140,8 @@ def rnnt_loss_and_grad(
 
     Args:
         logits, targets, logit_lengths, target_lengths, blank, clamp, fused_log_softmax,
-            fastemit_lambda, emission_windows, backend, validate: as for :func:`rnnt_loss`.
+            fastemit_lambda, blank_in_targets, emission_windows, backend, validate: as for
+            :func:`rnnt_loss`.
         reuse_logits: write the gradient into the memory of ``logits`` and return it there.
 
     Returns:
@@ -149,6 +160,7 @@ def rnnt_loss_and_grad(
         clamp,
         fused_log_softmax,
         fastemit_lambda,
+        blank_in_targets,
         emission_windows,
     )
     checks.check_reuse(logits, reuse_logits)
@@ -162,29 +174,36 @@ def rnnt_loss_and_grad(
 class RNNTLoss(torch.nn.Module):
     """:func:`rnnt_loss` as a module, as torchaudio.transforms.RNNTLoss.
 
+    torch.jit.script takes it, and a module that holds it. The scripted loss calls the operators of
+    the device directly: packed logits alone on an NPU, and not ``backend="reference"``.
+
     Args:
-        blank, clamp, reduction, fused_log_softmax, fastemit_lambda, reuse_logits, backend,
-            validate: as for :func:`rnnt_loss`.
+        blank, clamp, reduction, fused_log_softmax, fastemit_lambda, blank_in_targets, reuse_logits,
+            backend, validate: as for :func:`rnnt_loss`.
     """
+
+    backend: str | None  # TorchScript would take None for its only value
 
     def __init__(
         self,
         blank: int = -1,
         clamp: float = -1.0,
-        reduction: str = "mean",
+        reduction: str | None = "mean",
         fused_log_softmax: bool = True,
         *,
         fastemit_lambda: float = 0.0,
+        blank_in_targets: str = "error",
         reuse_logits: bool = False,
         backend: str | None = None,
         validate: bool = False,
     ) -> None:
         super().__init__()
-        self.blank = blank
-        self.clamp = clamp
-        self.reduction = reduction
+        self.blank = checks.as_int("blank", blank)
+        self.clamp = float(checks.as_float("clamp", clamp))
+        self.reduction = checks.checked_reduction(reduction)
         self.fused_log_softmax = fused_log_softmax
-        self.fastemit_lambda = fastemit_lambda
+        self.fastemit_lambda = float(checks.as_float("fastemit_lambda", fastemit_lambda))
+        self.blank_in_targets = blank_in_targets
         self.reuse_logits = reuse_logits
         self.backend = backend
         self.validate = validate
@@ -195,31 +214,67 @@ class RNNTLoss(torch.nn.Module):
         targets: Tensor,
         logit_lengths: Tensor,
         target_lengths: Tensor,
-        *,
         emission_windows: Tensor | None = None,
     ) -> Tensor:
         """The loss of a batch; arguments, result and errors as for :func:`rnnt_loss`."""
-        return rnnt_loss(
+        if torch.jit.is_scripting():  # type: ignore[attr-defined]
+            return self._scripted(logits, targets, logit_lengths, target_lengths, emission_windows)
+        else:  # the compiler of TorchScript passes over this branch alone
+            return rnnt_loss(
+                logits,
+                targets,
+                logit_lengths,
+                target_lengths,
+                self.blank,
+                self.clamp,
+                self.reduction,
+                self.fused_log_softmax,
+                fastemit_lambda=self.fastemit_lambda,
+                blank_in_targets=self.blank_in_targets,
+                emission_windows=emission_windows,
+                reuse_logits=self.reuse_logits,
+                backend=self.backend,
+                validate=self.validate,
+            )
+
+    def _scripted(
+        self,
+        logits: Tensor,
+        targets: Tensor,
+        logit_lengths: Tensor,
+        target_lengths: Tensor,
+        emission_windows: Tensor | None,
+    ) -> Tensor:
+        """In TorchScript: the operator checks values, and no more of shapes than it must."""
+        backend = self.backend
+        if backend is not None and backend == "reference":
+            raise RuntimeError('`RNNTLoss` with backend="reference" can\'t run in TorchScript.')
+        costs, _ = torch.ops.asr_ascend.rnnt_loss_forward(
             logits,
             targets,
             logit_lengths,
             target_lengths,
-            self.blank,
+            self.blank + logits.shape[-1] if self.blank < 0 else self.blank,
             self.clamp,
-            self.reduction,
             self.fused_log_softmax,
-            fastemit_lambda=self.fastemit_lambda,
-            emission_windows=emission_windows,
-            reuse_logits=self.reuse_logits,
-            backend=self.backend,
-            validate=self.validate,
+            self.fastemit_lambda,
+            self.blank_in_targets == "allow",
+            emission_windows,
+            logits.requires_grad and torch.is_grad_enabled(),
+            self.reuse_logits,
         )
+        if self.reduction == "mean":
+            costs = costs.mean()
+        elif self.reduction == "sum":
+            costs = costs.sum()
+        return costs.to(torch.float64 if logits.dtype == torch.float64 else torch.float32)
 
     def extra_repr(self) -> str:
         return (
             f"blank={self.blank}, clamp={self.clamp}, reduction={self.reduction!r}, "
             f"fused_log_softmax={self.fused_log_softmax}, "
-            f"fastemit_lambda={self.fastemit_lambda}, reuse_logits={self.reuse_logits}, "
+            f"fastemit_lambda={self.fastemit_lambda}, "
+            f"blank_in_targets={self.blank_in_targets!r}, reuse_logits={self.reuse_logits}, "
             f"backend={self.backend!r}, validate={self.validate}"
         )
 
@@ -227,3 +282,7 @@ class RNNTLoss(torch.nn.Module):
 def available_backends() -> tuple[str, ...]:
     """Names that ``backend`` takes here and now, fastest first."""
     return backends.available()
+
+
+function_transforms.refuse_script(rnnt_loss, "hold an `RNNTLoss` in a module, which can be")
+function_transforms.refuse_script(rnnt_loss_and_grad, "call it outside of the scripted code")

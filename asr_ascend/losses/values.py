@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from asr_ascend.losses.layout import sample_lattices
-from asr_ascend.losses.problem import Problem
+from asr_ascend.losses.problem import Problem, on_device
 
 _POSITIVE_LOG_PROBS_MESSAGE = (
     "`fused_log_softmax=False` takes log-probabilities, but some of `logits` are positive: they "
@@ -78,18 +78,32 @@ def check_lengths(
             raise row_count_error(num_rows, expected_rows)
 
 
-def check_targets(targets: Tensor, target_lengths: Tensor, blank: int, vocab_size: int) -> None:
-    """Raises ValueError for the first label that is blank or outside [0, V); padding may be any."""
-    position = torch.arange(targets.shape[1], device=targets.device)
-    is_label = position < target_lengths.to(targets.device)[:, None]  # (B, columns)
-    wrong = (is_label & ((targets < 0) | (targets >= vocab_size) | (targets == blank))).cpu()
+def check_targets(problem: Problem, vocab_size: int) -> None:
+    """Raises ValueError for the first label outside [0, V), or blank where that isn't allowed.
+
+    Padding may be anything.
+    """
+    wrong = wrong_labels(problem, vocab_size).cpu()
     if not wrong.any():
         return
+    targets, blank = problem.targets, problem.blank
     sample, column = (int(index) for index in wrong.nonzero()[0])
     value = int(targets[sample, column])
     if value == blank:
         raise target_is_blank_error(sample, column, blank)
     raise target_range_error(sample, column, value, vocab_size)
+
+
+def wrong_labels(problem: Problem, vocab_size: int) -> Tensor:
+    """(B, columns of ``targets``) bool, on their device: True at a label that isn't allowed."""
+    targets = problem.targets
+    position = torch.arange(targets.shape[1], device=targets.device)
+    target_lengths = on_device(problem.target_lengths, targets.device)
+    is_label = position < target_lengths[:, None]
+    wrong = (targets < 0) | (targets >= vocab_size)
+    if not problem.blank_in_targets:
+        wrong = wrong | (targets == problem.blank)
+    return is_label & wrong
 
 
 def label_limit(logits: Tensor, targets: Tensor) -> int:
@@ -102,7 +116,7 @@ def label_limit(logits: Tensor, targets: Tensor) -> int:
 def check_values(logits: Tensor, problem: Problem) -> None:
     """Raises ValueError unless lengths and targets fit ``logits``, packed or padded."""
     check_sizes(logits, problem)
-    check_targets(problem.targets, problem.target_lengths, problem.blank, logits.shape[-1])
+    check_targets(problem, logits.shape[-1])
 
 
 def check_sizes(logits: Tensor, problem: Problem) -> None:

@@ -19,7 +19,7 @@ extern "C" {
 #endif
 
 // Raised by one whenever a struct or a signature below changes.
-#define ASR_ASCEND_CPU_ABI_VERSION 2
+#define ASR_ASCEND_CPU_ABI_VERSION 3
 
 enum asr_ascend_dtype {
   ASR_ASCEND_FLOAT32 = 0,
@@ -35,7 +35,7 @@ enum asr_ascend_status {
   ASR_ASCEND_BAD_LOGIT_LENGTH = 2,   // sample: T_b < 1, or above padded_t
   ASR_ASCEND_BAD_TARGET_LENGTH = 3,  // sample: U_b < 0, above padded_u1 - 1 or above target_columns
   ASR_ASCEND_BAD_TARGET = 4,         // sample, position: label outside [0, V)
-  ASR_ASCEND_TARGET_IS_BLANK = 5,    // sample, position: label equal to blank
+  ASR_ASCEND_TARGET_IS_BLANK = 5,    // sample, position: label equal to blank, not allowed
   ASR_ASCEND_BAD_ROWS = 6,           // value: sum of T_b * (U_b + 1), which is not packed_rows
   ASR_ASCEND_CROSS_CHECK_FAILED = 7,  // sample: forward and backward scores disagree
   ASR_ASCEND_NO_MEMORY = 8,
@@ -80,7 +80,9 @@ typedef struct asr_ascend_rnnt_problem {
   double fastemit_lambda;
   int32_t fused_log_softmax;  // 0: the logits are log-probabilities already
   int32_t dtype;              // enum asr_ascend_dtype, of the logits and of the gradient
-  int64_t num_threads;        // >= 1; the result's bits do not depend on it
+  // 0: a label equal to blank is refused. 1: it is an ordinary label, whose logit is blank's too.
+  int32_t blank_in_targets;
+  int64_t num_threads;  // >= 1; the result's bits do not depend on it
   asr_ascend_rnnt_layout logits_layout;
 } asr_ascend_rnnt_problem;
 

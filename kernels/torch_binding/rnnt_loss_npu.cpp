@@ -28,6 +28,7 @@ struct Problem {
   double clamp;
   bool fused_log_softmax;
   double fastemit_lambda;
+  bool blank_in_targets;
 };
 
 rnnt_loss_fused::ElementType TypeOf(const Tensor& tensor) {
@@ -67,7 +68,8 @@ void ExpectPackage() {
 
 Problem Check(const Tensor& logits, const Tensor& targets, const Tensor& logit_lengths,
               const Tensor& target_lengths, int64_t blank, double clamp, bool fused_log_softmax,
-              double fastemit_lambda, const std::optional<Tensor>& emission_windows) {
+              double fastemit_lambda, bool blank_in_targets,
+              const std::optional<Tensor>& emission_windows) {
   ExpectPackage();
   TORCH_CHECK_NOT_IMPLEMENTED(!emission_windows.has_value(),
                               "The NPU operator has no `emission_windows`.");
@@ -85,7 +87,8 @@ Problem Check(const Tensor& logits, const Tensor& targets, const Tensor& logit_l
           blank,
           clamp,
           fused_log_softmax,
-          fastemit_lambda};
+          fastemit_lambda,
+          blank_in_targets};
 }
 
 // Contiguous. empty_like with a memory format makes torch_npu warn about formats of its own.
@@ -136,19 +139,20 @@ Statuses& LatestStatuses() {
 std::tuple<Tensor, Tensor> Forward(const Tensor& logits, const Tensor& targets,
                                    const Tensor& logit_lengths, const Tensor& target_lengths,
                                    int64_t blank, double clamp, bool fused_log_softmax,
-                                   double fastemit_lambda,
+                                   double fastemit_lambda, bool blank_in_targets,
                                    const std::optional<Tensor>& emission_windows, bool needs_grad,
                                    bool /*reuse_logits*/) {
   const c10::OptionalDeviceGuard guard(at::device_of(logits));
-  const Problem problem = Check(logits, targets, logit_lengths, target_lengths, blank, clamp,
-                                fused_log_softmax, fastemit_lambda, emission_windows);
+  const Problem problem =
+      Check(logits, targets, logit_lengths, target_lengths, blank, clamp, fused_log_softmax,
+            fastemit_lambda, blank_in_targets, emission_windows);
   const auto floats = logits.options().dtype(at::kFloat);
   Tensor costs = at::empty({problem.targets.size(0)}, floats);
   Tensor state = at::empty({StateSize(logits, problem, needs_grad)}, floats);
   Tensor status = NewLike(problem.logit_lengths);
   EXEC_NPU_CMD_EXT(aclnnRnntLossForward, logits, problem.targets, problem.logit_lengths,
                    problem.target_lengths, problem.blank, problem.fused_log_softmax, needs_grad,
-                   costs, state, status);
+                   problem.blank_in_targets, costs, state, status);
   LatestStatuses().Note(status);
   // Without a gradient the state was memory to work in.
   return {costs, needs_grad ? state : at::empty({0}, floats)};
@@ -163,16 +167,18 @@ void LaunchBackward(const Tensor& grad_costs, const Tensor& logits, const Tensor
   const Tensor upstream = grad_costs.to(at::kFloat);
   EXEC_NPU_CMD_EXT(aclnnRnntLossBackward, logits, problem.targets, problem.logit_lengths,
                    problem.target_lengths, state, upstream, problem.blank, problem.clamp,
-                   problem.fused_log_softmax, problem.fastemit_lambda, grad);
+                   problem.fused_log_softmax, problem.fastemit_lambda, problem.blank_in_targets,
+                   grad);
 }
 
 Tensor Backward(const Tensor& grad_costs, const Tensor& logits, const Tensor& state,
                 const Tensor& targets, const Tensor& logit_lengths, const Tensor& target_lengths,
                 int64_t blank, double clamp, bool fused_log_softmax, double fastemit_lambda,
-                const std::optional<Tensor>& emission_windows) {
+                bool blank_in_targets, const std::optional<Tensor>& emission_windows) {
   const c10::OptionalDeviceGuard guard(at::device_of(logits));
-  const Problem problem = Check(logits, targets, logit_lengths, target_lengths, blank, clamp,
-                                fused_log_softmax, fastemit_lambda, emission_windows);
+  const Problem problem =
+      Check(logits, targets, logit_lengths, target_lengths, blank, clamp, fused_log_softmax,
+            fastemit_lambda, blank_in_targets, emission_windows);
   Tensor grad = NewLike(logits);
   LaunchBackward(grad_costs, logits, state, problem, grad);
   return grad;
@@ -181,11 +187,12 @@ Tensor Backward(const Tensor& grad_costs, const Tensor& logits, const Tensor& st
 void BackwardInPlace(const Tensor& grad_costs, Tensor& logits, const Tensor& state,
                      const Tensor& targets, const Tensor& logit_lengths,
                      const Tensor& target_lengths, int64_t blank, double clamp,
-                     bool fused_log_softmax, double fastemit_lambda,
+                     bool fused_log_softmax, double fastemit_lambda, bool blank_in_targets,
                      const std::optional<Tensor>& emission_windows) {
   const c10::OptionalDeviceGuard guard(at::device_of(logits));
-  const Problem problem = Check(logits, targets, logit_lengths, target_lengths, blank, clamp,
-                                fused_log_softmax, fastemit_lambda, emission_windows);
+  const Problem problem =
+      Check(logits, targets, logit_lengths, target_lengths, blank, clamp, fused_log_softmax,
+            fastemit_lambda, blank_in_targets, emission_windows);
   if (!logits.is_contiguous()) {  // aclnn writes contiguous outputs only
     Tensor grad = NewLike(logits);
     LaunchBackward(grad_costs, logits, state, problem, grad);
@@ -200,18 +207,19 @@ void BackwardInPlace(const Tensor& grad_costs, Tensor& logits, const Tensor& sta
 std::tuple<Tensor, Tensor> Fused(const Tensor& logits, const Tensor& targets,
                                  const Tensor& logit_lengths, const Tensor& target_lengths,
                                  int64_t blank, double clamp, bool fused_log_softmax,
-                                 double fastemit_lambda,
+                                 double fastemit_lambda, bool blank_in_targets,
                                  const std::optional<Tensor>& emission_windows) {
   const c10::OptionalDeviceGuard guard(at::device_of(logits));
   TORCH_CHECK_NOT_IMPLEMENTED(fastemit_lambda == 0.0, "RnntLossFused has no `fastemit_lambda`.");
-  const Problem problem = Check(logits, targets, logit_lengths, target_lengths, blank, clamp,
-                                fused_log_softmax, fastemit_lambda, emission_windows);
+  const Problem problem =
+      Check(logits, targets, logit_lengths, target_lengths, blank, clamp, fused_log_softmax,
+            fastemit_lambda, blank_in_targets, emission_windows);
   Tensor costs = at::empty({problem.targets.size(0)}, logits.options().dtype(at::kFloat));
   Tensor grad = NewLike(logits);
   Tensor status = NewLike(problem.logit_lengths);
   EXEC_NPU_CMD_EXT(aclnnRnntLossFused, logits, problem.targets, problem.logit_lengths,
                    problem.target_lengths, problem.blank, problem.clamp, problem.fused_log_softmax,
-                   costs, grad, status);
+                   problem.blank_in_targets, costs, grad, status);
   LatestStatuses().Note(status);
   return {costs, grad};
 }

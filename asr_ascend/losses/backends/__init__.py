@@ -18,6 +18,9 @@ class LossBackend(Protocol):
     def is_available(self) -> bool:
         """Whether it can be used here and now."""
 
+    def checks_on_host(self, index: Tensor, validate: bool) -> bool:
+        """Whether the host checks the values of an index tensor before the call."""
+
     def costs(
         self,
         logits: Tensor,

@@ -17,6 +17,11 @@ def is_available() -> bool:
     return cpu_library.is_available()
 
 
+def checks_on_host(index: Tensor, validate: bool) -> bool:
+    """See ``LossBackend``: always."""
+    return True
+
+
 def costs(
     logits: Tensor,
     problem: Problem,
@@ -103,9 +108,11 @@ def _alignment(
     target_lengths: Tensor,
     blank: int,
     fused_log_softmax: bool,
+    blank_in_targets: bool,
 ) -> tuple[Tensor, Tensor]:
     indices = targets, logit_lengths, target_lengths
-    problem = _kernel_problem(Problem(*indices, blank, -1.0, fused_log_softmax, 0.0, None))
+    problem = Problem(*indices, blank, -1.0, fused_log_softmax, 0.0, blank_in_targets, None)
+    problem = _kernel_problem(problem)
     logits = _row_contiguous(logits)
     frames, log_probs = operators.new_paths(logits, targets)
     status, failure = cpu_library.alignment(logits, problem, frames, log_probs)

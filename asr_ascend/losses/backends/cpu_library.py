@@ -14,7 +14,7 @@ from torch import Tensor
 from asr_ascend.losses.backends.library_files import PACKAGE_FOLDER, SLOW_WAY, overriding_path
 from asr_ascend.losses.problem import Problem
 
-ABI_VERSION = 2  # kernels/cpu/asr_ascend_cpu.h
+ABI_VERSION = 3  # kernels/cpu/asr_ascend_cpu.h
 STATE_PLANES = 5
 
 OK = 0
@@ -73,6 +73,7 @@ class ProblemStruct(ctypes.Structure):
         ("fastemit_lambda", ctypes.c_double),
         ("fused_log_softmax", ctypes.c_int32),
         ("dtype", ctypes.c_int32),
+        ("blank_in_targets", ctypes.c_int32),
         ("num_threads", ctypes.c_int64),
         ("logits_layout", LayoutStruct),
     ]
@@ -94,6 +95,7 @@ class ProblemStruct(ctypes.Structure):
             problem.fastemit_lambda,
             problem.fused_log_softmax,
             _DTYPES[logits.dtype],
+            problem.blank_in_targets,
             torch.get_num_threads(),
             LayoutStruct.of(logits),
         )

@@ -1,8 +1,9 @@
 """Backend "npu": the AscendC kernels behind the operators, for tensors on an NPU.
 
-No value of a tensor comes to the host here unless the caller asks for it: lengths on the CPU are
-checked where they are, everything else by the kernel, which leaves what it found on the device
-until ``check_status`` reads it.
+No value of a tensor comes to the host here unless the caller asks for it, but for the lengths of
+padded logits: how many rows there are follows from them. Lengths on the CPU are checked where they
+are, everything else by the kernel, which leaves what it found on the device until ``check_status``
+reads it.
 """
 
 import torch
@@ -11,7 +12,7 @@ from torch import Tensor
 from asr_ascend.losses import checks, layout, operators, values
 from asr_ascend.losses.backends import closed_windows, npu_library, npu_status
 from asr_ascend.losses.backends.npu_library import DEVICE_TYPE
-from asr_ascend.losses.problem import Problem
+from asr_ascend.losses.problem import Problem, on_device
 
 _DTYPES = (torch.float32, torch.float16, torch.bfloat16)
 
@@ -32,6 +33,11 @@ def is_available() -> bool:
     except RuntimeError:
         return False
     return True
+
+
+def checks_on_host(index: Tensor, validate: bool) -> bool:
+    """See ``LossBackend``: not what is on the device, without ``validate``."""
+    return validate or index.device.type == "cpu"
 
 
 def costs(
@@ -118,13 +124,15 @@ def _prepare(
     """
     _ensure_loaded()
     _check_limits(logits, problem)
-    if not values_checked:
-        _check_values(logits, problem, validate)
     prepared = problem._replace(
         targets=problem.targets.to(torch.int32),
-        logit_lengths=_on_device(problem.logit_lengths, logits),
-        target_lengths=_on_device(problem.target_lengths, logits),
+        logit_lengths=on_device(problem.logit_lengths.to(torch.int32), logits.device),
+        target_lengths=on_device(problem.target_lengths.to(torch.int32), logits.device),
     )
+    if logits.dim() == 4:
+        problem = _with_lengths_on_host(problem)
+    if not values_checked:
+        _check_values(logits, problem, validate)
     if logits.dim() == 4:
         places = _packed_rows(logits, problem)
         return logits.flatten(0, 2).index_select(0, places), prepared, places
@@ -144,6 +152,12 @@ def _check_limits(logits: Tensor, problem: Problem) -> None:
             f"but has {problem.targets.shape[1]}."
         )
 
+    if problem.blank_in_targets and problem.emission_windows is not None:
+        # Closing a window moves the label's logit away, and blank's with it.
+        raise ValueError(
+            '`blank_in_targets` on an NPU must be "error" with `emission_windows`, but is "allow".'
+        )
+
 
 def _check_values(logits: Tensor, problem: Problem, validate: bool) -> None:
     """All of them with ``validate``; else what the host has, outside of a compiled graph."""
@@ -159,20 +173,28 @@ def _lengths_are_on_cpu(problem: Problem) -> bool:
     return problem.logit_lengths.device.type == problem.target_lengths.device.type == "cpu"
 
 
+def _with_lengths_on_host(problem: Problem) -> Problem:
+    """The problem with its lengths on the CPU; one wait for the device if they are on it."""
+    if _lengths_are_on_cpu(problem):
+        return problem
+    both = problem.logit_lengths, problem.target_lengths
+    if all(lengths.device.type != "cpu" for lengths in both):
+        # One copy of both instead of two.
+        together = torch.cat([lengths.to(torch.int32) for lengths in both]).cpu()
+        logit_lengths, target_lengths = together.chunk(2)
+    else:
+        logit_lengths, target_lengths = (lengths.cpu() for lengths in both)
+    return problem._replace(logit_lengths=logit_lengths, target_lengths=target_lengths)
+
+
 def _packed_rows(logits: Tensor, problem: Problem) -> Tensor:
     """Places (N,) int64 of the packed rows among the B * T * U1 rows of padded ``logits``.
 
-    Raises:
-        ValueError: lengths on the device: how many rows there are would have to come to the host.
+    The lengths are on the CPU.
     """
-    if not _lengths_are_on_cpu(problem):
-        raise ValueError(
-            "`logit_lengths` and `target_lengths` must be on the CPU for padded `logits` on an "
-            "NPU, since N follows from them; packed `logits` take them on either."
-        )
     _, T, U1, _ = logits.shape
     in_lattice = layout.lattice_mask(problem.logit_lengths, problem.target_lengths, T, U1)
-    return _pinned_copy(in_lattice.flatten().nonzero()[:, 0], logits.device)
+    return on_device(in_lattice.flatten().nonzero()[:, 0], logits.device)
 
 
 def _spread(rows: Tensor, places: Tensor, padded: Tensor) -> Tensor:
@@ -180,18 +202,6 @@ def _spread(rows: Tensor, places: Tensor, padded: Tensor) -> Tensor:
     spread = torch.zeros(padded.shape, dtype=padded.dtype, device=padded.device)
     spread.view(-1, padded.shape[-1]).index_add_(0, places, rows)
     return spread
-
-
-def _on_device(lengths: Tensor, logits: Tensor) -> Tensor:
-    # A graph can't pin memory: in a compiled caller the operator itself brings the lengths over.
-    if lengths.device == logits.device or torch.compiler.is_compiling():
-        return lengths.to(torch.int32)
-    return _pinned_copy(lengths.to(torch.int32), logits.device)
-
-
-def _pinned_copy(index: Tensor, device: torch.device) -> Tensor:
-    # From memory that is not pinned the copy would wait for all that the stream still has to do.
-    return index.pin_memory().to(device, non_blocking=True)
 
 
 operators.register_outputs(DEVICE_TYPE, new_outputs)

@@ -14,9 +14,10 @@ OK, LOGIT_LENGTH, TARGET_LENGTH, LABEL, ROW_TOTAL, CROSS_CHECK = range(6)
 def check_status(device: torch.device | str | None = None) -> None:
     """Raises for what the latest losses on an NPU found wrong with their arguments.
 
-    Labels, and lengths that are on the device, are checked by the kernel alone. Where one is out of
-    place, every cost of that call is NaN, every gradient zero, and nothing is raised, since that
-    would stop the host for every call. This function waits for the device and asks. It looks back
+    Labels, and lengths that are on the device, are checked by the kernel alone. Where a length is
+    out of place, every cost of that call is NaN and every gradient zero. Where a label is, cost and
+    gradient of its own sample are NaN. Nothing is raised, since that would stop the host for every
+    call. This function waits for the device and asks. It looks back
     over 64 calls at most and forgets what it has looked at. Losses on other devices raise at once.
 
     Args:
@@ -60,7 +61,7 @@ def _status_error(status: list[int], calls_ago: int) -> Exception | None:
             "but is not for {samples} of {call}."
         ),
         LABEL: (
-            "`targets` must be in [0, V - 1] and not contain `blank`, "
+            "`targets` must be in [0, V - 1] and, unless allowed, not contain `blank`, "
             "but do not for {samples} of {call}."
         ),
         ROW_TOTAL: (

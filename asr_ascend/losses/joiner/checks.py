@@ -1,6 +1,7 @@
 """Checks of the joiner's loss: shapes, dtypes, devices, options, and the values of its indices."""
 
 import math
+import numbers
 
 import torch
 from torch import Tensor
@@ -53,17 +54,16 @@ def check_inputs(encoder: Tensor, predictor: Tensor, weight: Tensor, bias: Tenso
 
 
 def check_options(
-    reduction: str,
     activation: str,
     max_dropped_mass: float,
     max_bytes: int | None,
     logits_dtype: torch.dtype | None,
 ) -> None:
     """Raises unless each is what it may be."""
-    checks.check_reduction(reduction)
     if activation not in _ACTIVATIONS:
         raise ValueError(f'`activation` must be "tanh" or "relu", but is {quoted(activation)}.')
-    if not isinstance(max_dropped_mass, int | float) or not 0 <= max_dropped_mass < math.inf:
+    is_number = isinstance(max_dropped_mass, numbers.Real)
+    if not is_number or not 0 <= max_dropped_mass < math.inf:
         raise ValueError(
             "`max_dropped_mass` must be a finite number of at least 0, "
             f"but is {quoted(max_dropped_mass)}."
@@ -107,15 +107,12 @@ def check_batch_size(targets: Tensor, batch_size: int) -> None:
         raise ValueError(f"`targets` must be ({batch_size}, U), but has shape {shape_of(targets)}.")
 
 
-def checked_values(
-    encoder: Tensor, predictor: Tensor, vocab_size: int, problem: Problem
-) -> Problem:
-    """The problem with int64 indices and lengths on the CPU.
+def checked_lengths(encoder: Tensor, predictor: Tensor, problem: Problem) -> Problem:
+    """The problem with int64 lengths on the CPU.
 
     Values are checked here, once for the whole batch, so that errors name the sample.
     """
     problem = problem._replace(
-        targets=problem.targets.to(torch.int64),
         logit_lengths=problem.logit_lengths.to("cpu", torch.int64),
         target_lengths=problem.target_lengths.to("cpu", torch.int64),
     )
@@ -125,5 +122,4 @@ def checked_values(
         max_frames=encoder.shape[1],
         max_labels=min(predictor.shape[1] - 1, problem.targets.shape[1]),
     )
-    values.check_targets(problem.targets, problem.target_lengths, problem.blank, vocab_size)
     return problem

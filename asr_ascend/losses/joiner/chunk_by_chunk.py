@@ -5,6 +5,7 @@ each row's share of blank and of label, and these with the softmax make the grad
 So a few numbers per row are kept, and one chunk of logits is alive.
 """
 
+import math
 from collections.abc import Iterator
 from typing import NamedTuple
 
@@ -37,8 +38,7 @@ def costs_and_rows(joiner: JoinerTensors, task: Task, max_bytes: int) -> tuple[T
     costs, shares = task.costs_and_gradient(log_probs, _two_column_loss(task))
     kept: list[Tensor | None] = [None] * len(task.weights)
     if softmax is not None:
-        # A row's components sum to 0, and none but those of blank and label are negative.
-        masses = -(shares - softmax * shares.sum(1, keepdim=True)).clamp(max=0).sum(1)
+        masses = _masses(shares, softmax, task)
         sizes = [sample.rows for sample in task.samples()]
         kept = [kept_rows(mass, task.max_dropped_mass) for mass in masses.split(sizes)]
     return _not_negative(costs), Rows(shares, log_norm, kept)
@@ -126,7 +126,7 @@ def _row_statistics(joiner: JoinerTensors, task: Task, max_bytes: int) -> tuple[
     chunks = _Chunks(joiner, task, max_bytes)
     first = 0
     for sample in task.samples():
-        labels = task.labels_of(sample)
+        labels, wrong = task.labels_of(sample), task.wrong_labels_of(sample)
         for frames, cells in chunks.frames_of(sample):
             rows = slice(first + cells.start, first + cells.stop)
             logits = _float(chunks.fill(sample, frames)[1])
@@ -139,8 +139,26 @@ def _row_statistics(joiner: JoinerTensors, task: Task, max_bytes: int) -> tuple[
             log_sum = logits.sub_(maximum).exp_().sum(1, keepdim=True).to(dtype).log_()
             log_probs[rows] -= log_sum
             log_norm[rows] = (maximum + log_sum)[:, 0]
+            if wrong is not None:
+                # As the operator does it: NaN in this sample alone.
+                here = wrong.repeat(frames.stop - frames.start)
+                log_probs[rows, 1] = log_probs[rows, 1].where(~here, math.nan)
         first += sample.rows
     return log_probs, log_norm
+
+
+def _masses(shares: Tensor, softmax: Tensor, task: Task) -> Tensor:
+    """(N,) half the L1 norm of each row's gradient, from blank's and label's shares and chances.
+
+    A row's components sum to 0, and none but those of blank and label are negative.
+    """
+    total = shares.sum(1, keepdim=True)
+    masses = -(shares - softmax * total).clamp(max=0).sum(1)
+    if not task.problem.blank_in_targets:
+        return masses
+    labels = [task.labels_of(sample).repeat(sample.frames) for sample in task.samples()]
+    one_component = torch.cat(labels) == task.problem.blank
+    return torch.where(one_component, -(total - softmax[:, :1] * total)[:, 0].clamp(max=0), masses)
 
 
 def _to_gradient(
@@ -176,4 +194,5 @@ def _two_column_loss(task: Task) -> Problem:
         blank=0,
         clamp=-1.0,
         fused_log_softmax=False,
+        blank_in_targets=False,
     )

@@ -7,7 +7,9 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from asr_ascend.losses import backends, function_transforms
+from asr_ascend.losses import backends, function_transforms, values
+from asr_ascend.losses.backends import LossBackend
+from asr_ascend.losses.checks import checked_reduction
 from asr_ascend.losses.joiner import checks
 from asr_ascend.losses.joiner.chunk_by_chunk import (
     Rows,
@@ -18,7 +20,7 @@ from asr_ascend.losses.joiner.chunk_by_chunk import (
 from asr_ascend.losses.joiner.rows import GradientSums, JoinerTensors, Wanted
 from asr_ascend.losses.joiner.sample_by_sample import costs_sample_by_sample
 from asr_ascend.losses.joiner.task import Task
-from asr_ascend.losses.problem import make_problem
+from asr_ascend.losses.problem import Problem, make_problem, on_device
 
 _DEFAULT_MAX_BYTES = 4 * 2**30
 
@@ -34,7 +36,7 @@ def joiner_rnnt_loss(
     target_lengths: Tensor,
     blank: int = -1,
     clamp: float = -1.0,
-    reduction: str = "mean",
+    reduction: str | None = "mean",
     *,
     activation: str = "tanh",
     weights: Tensor | None = None,
@@ -42,8 +44,10 @@ def joiner_rnnt_loss(
     max_bytes: int | None = None,
     logits_dtype: torch.dtype | None = None,
     fastemit_lambda: float = 0.0,
+    blank_in_targets: str = "error",
     emission_windows: Tensor | None = None,
     backend: str | None = None,
+    validate: bool = False,
 ) -> Tensor:
     """RNN-T loss of ``activation(encoder_out + predictor_out) @ weight.T + bias``.
 
@@ -63,9 +67,10 @@ def joiner_rnnt_loss(
         predictor_out: (B, U + 1, H); column u has seen u labels.
         weight: (V, H) of the output layer. Under autocast its product runs in autocast's dtype.
         bias: (V,) or None.
-        targets, logit_lengths, target_lengths, blank, clamp, fastemit_lambda, emission_windows,
-            backend: as for :func:`rnnt_loss`. The loop over samples needs the lengths on the CPU:
-            from elsewhere they are copied there, once per call.
+        targets, logit_lengths, target_lengths, blank, clamp, fastemit_lambda, blank_in_targets,
+            emission_windows, backend: as for :func:`rnnt_loss`, and ``targets`` may be on the CPU
+            wherever the rest is. The loop over samples needs the lengths on the CPU: from elsewhere
+            they are copied there, once per call.
         reduction: "none", "sum", or "mean", which divides the sum by B.
         activation: "tanh" or "relu".
         weights: (B,) float; each sample's cost is multiplied by its weight before the reduction.
@@ -79,6 +84,9 @@ def joiner_rnnt_loss(
         max_bytes: what the logits may take at any one time; None: 4 GiB. A chunk takes 16 MiB at
             most, and one frame at least.
         logits_dtype: what the logits are rounded to; None: the dtype of the product.
+        validate: as for :func:`rnnt_loss`. On an NPU targets on the CPU are always checked; from
+            the device they come to the host with ``validate`` alone, and without it a label out of
+            place costs its own sample, whose cost is NaN.
 
     Returns:
         A scalar, or (B,) for "none", in nats; float64 for float64 logits and float32 for all
@@ -102,7 +110,8 @@ def joiner_rnnt_loss(
     )
     function_transforms.refuse_forward_mode("joiner_rnnt_loss", *inputs)
     function_transforms.refuse_func_gradient("joiner_rnnt_loss", *inputs)
-    checks.check_options(reduction, activation, max_dropped_mass, max_bytes, logits_dtype)
+    reduction = checked_reduction(reduction)
+    checks.check_options(activation, max_dropped_mass, max_bytes, logits_dtype)
     checks.check_batch_size(targets, len(encoder_out))
     # No logits are there yet: a tensor without rows stands for their dtype, device and vocabulary.
     no_rows = weight.new_empty(0, weight.shape[0])
@@ -114,13 +123,16 @@ def joiner_rnnt_loss(
         blank,
         clamp,
         fastemit_lambda=fastemit_lambda,
+        blank_in_targets=blank_in_targets,
         emission_windows=emission_windows,
+        targets_may_be_on_cpu=True,
     )
-    problem = checks.checked_values(encoder_out, predictor_out, weight.shape[0], problem)
+    problem = checks.checked_lengths(encoder_out, predictor_out, problem)
     checks.check_weights(weights, len(encoder_out))
     sample_weights = [1.0] * len(encoder_out) if weights is None else weights.tolist()
     chosen = backends.for_loss("joiner_rnnt_loss", no_rows, backend)
-    task = Task(problem, sample_weights, float(max_dropped_mass), chosen)
+    problem, wrong_labels = _with_labels_on_device(problem, no_rows, chosen, validate)
+    task = Task(problem, sample_weights, float(max_dropped_mass), chosen, validate, wrong_labels)
     make_joiner = functools.partial(
         JoinerTensors.of,
         activation=activation,
@@ -129,6 +141,9 @@ def joiner_rnnt_loss(
     )
     with torch.autocast(encoder_out.device.type, enabled=False):
         return _loss(inputs, make_joiner, task, max_bytes or _DEFAULT_MAX_BYTES, weights, reduction)
+
+
+function_transforms.refuse_script(joiner_rnnt_loss, "call it outside of the scripted code")
 
 
 def _loss(
@@ -157,6 +172,21 @@ def _loss(
     else:
         costs = _Recomputed.apply(*inputs, make_joiner, task, max_bytes)
     return _reduced(costs, weights, reduction).to(joiner.cost_dtype())
+
+
+def _with_labels_on_device(
+    problem: Problem, no_rows: Tensor, backend: LossBackend, validate: bool
+) -> tuple[Problem, Tensor | None]:
+    """The problem with int64 labels on the joiner's device; which of them are out of place.
+
+    None where the host has checked them.
+    """
+    vocab_size, targets = no_rows.shape[1], problem.targets
+    checked = backend.checks_on_host(targets, validate)
+    if checked:
+        values.check_targets(problem, vocab_size)
+    problem = problem._replace(targets=on_device(targets.to(torch.int64), no_rows.device))
+    return problem, None if checked else values.wrong_labels(problem, vocab_size)
 
 
 def _product_dtype(weight: Tensor) -> torch.dtype:

@@ -40,6 +40,9 @@ class Task(NamedTuple):
     weights: list[float]
     max_dropped_mass: float
     backend: LossBackend
+    validate: bool
+    # (B, columns of targets) labels out of place, found on the device; None: there is none.
+    wrong_labels: Tensor | None
 
     def samples(self) -> Iterator[Sample]:
         """Every sample in order, those of weight 0 too."""
@@ -68,13 +71,13 @@ class Task(NamedTuple):
 
     def costs(self, logits: Tensor, problem: Problem) -> Tensor:
         """Costs of some samples' logits, as ``rnnt_loss`` gives them with "none"."""
-        costs = self.backend.costs(logits, problem, values_checked=True)
+        costs = self.backend.costs(logits, problem, validate=self.validate, values_checked=True)
         return costs.to(cost_dtype(logits.dtype))
 
     def costs_and_gradient(self, logits: Tensor, problem: Problem) -> tuple[Tensor, Tensor]:
         """As ``rnnt_loss_and_grad`` gives them; the gradient overwrites the logits."""
         costs, gradient = self.backend.costs_and_gradient(
-            logits, problem, reuse_logits=True, values_checked=True
+            logits, problem, reuse_logits=True, validate=self.validate, values_checked=True
         )
         return costs.to(cost_dtype(logits.dtype)), gradient
 
@@ -85,7 +88,16 @@ class Task(NamedTuple):
         """
         labels = self.problem.targets.new_full((sample.columns,), self.problem.blank)
         labels[:-1] = self.problem.targets[sample.b, : sample.columns - 1]
-        return labels
+        wrong = self.wrong_labels_of(sample)
+        return labels if wrong is None else labels.where(~wrong, self.problem.blank)
+
+    def wrong_labels_of(self, sample: Sample) -> Tensor | None:
+        """(U1,) bool: the columns that a label out of place leads out of; None: there is none."""
+        if self.wrong_labels is None:
+            return None
+        wrong = self.wrong_labels.new_zeros(sample.columns)
+        wrong[:-1] = self.wrong_labels[sample.b, : sample.columns - 1]
+        return wrong
 
 
 def kept_rows(masses: Tensor, max_dropped_mass: float) -> Tensor:

@@ -55,7 +55,9 @@ asr_ascend_status CheckTargets(const asr_ascend_rnnt_problem& problem, int64_t b
     failure->position = u;
     failure->value = targets[u];
     if (targets[u] < 0 || targets[u] >= problem.vocab) return ASR_ASCEND_BAD_TARGET;
-    if (targets[u] == problem.blank) return ASR_ASCEND_TARGET_IS_BLANK;
+    if (targets[u] == problem.blank && problem.blank_in_targets == 0) {
+      return ASR_ASCEND_TARGET_IS_BLANK;
+    }
   }
   return ASR_ASCEND_OK;
 }

@@ -54,6 +54,8 @@ Job MakeJob(const asr_ascend_rnnt_problem& problem, const CheckedProblem& checke
   return job;
 }
 
+static_assert(sizeof(Planes) == ASR_ASCEND_STATE_PLANES * sizeof(double*), "one pointer a plane");
+
 Planes StatePlanes(double* state, int64_t rows) {
   return Planes{state, state + rows, state + 2 * rows, state + 3 * rows, state + 4 * rows};
 }

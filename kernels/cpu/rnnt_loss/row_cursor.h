@@ -55,6 +55,11 @@ ASR_ASCEND_SIMD_INLINE bool HasLabel(const RowCursor& cursor) {
   return cursor.u + 1 < cursor.sample->lattice.columns;
 }
 
+// Only where the caller allows blank among the targets.
+ASR_ASCEND_SIMD_INLINE bool LabelIsBlank(const Job& job, const RowCursor& cursor) {
+  return HasLabel(cursor) && cursor.sample->targets[cursor.u] == job.blank;
+}
+
 // A blank in the last frame leads nowhere while labels are left.
 ASR_ASCEND_SIMD_INLINE bool IsUnusedBlank(const RowCursor& cursor) {
   return HasLabel(cursor) && cursor.t + 1 == cursor.sample->lattice.frames;

@@ -26,6 +26,7 @@ struct EmulatedCall {
   int32_t cores;
   int32_t backward_cores;
   int32_t nan_rule;
+  int32_t blank_in_targets;
   int32_t in_place;  // the gradient overwrites the logits; forward and backward only
   uint64_t seed;
   int64_t ub_bytes;  // that the tiling may plan with; 0: all of it
@@ -139,6 +140,7 @@ class Run {
     problem.clamp = call_.clamp;
     problem.fused_log_softmax = call_.fused_log_softmax != 0;
     problem.needs_grad = call_.entry != 3;
+    problem.blank_in_targets = call_.blank_in_targets != 0;
     if (entry == Entry::kBackward) problem.fastemit_lambda = call_.fastemit_lambda;
     problem.has_status = host_.status != nullptr && entry != Entry::kBackward;
     rnnt_loss_fused::Platform platform;

@@ -38,6 +38,7 @@ class _Call(ctypes.Structure):
                 "cores",
                 "backward_cores",
                 "nan_rule",
+                "blank_in_targets",
                 "in_place",
             )
         ),
@@ -112,6 +113,7 @@ def call(
     clamp: float = -1.0,
     fastemit_lambda: float = 0.0,
     fused_log_softmax: bool = True,
+    blank_in_targets: bool = False,
     upstream: Tensor | None = None,
     entry: str = "fused",
     cores: int = 4,
@@ -149,6 +151,7 @@ def call(
         cores=cores,
         backward_cores=cores if backward_cores is None else backward_cores,
         nan_rule=nan_rule,
+        blank_in_targets=blank_in_targets,
         in_place=in_place,
         seed=seed,
         ub_bytes=ub_bytes,

@@ -22,6 +22,7 @@ constexpr int64_t kVocab = 5;
 constexpr int64_t kBlank = -1;  // counted from the end: index 4
 constexpr double kClamp = -1.0;
 constexpr bool kFusedLogSoftmax = true;
+constexpr bool kBlankInTargets = false;
 constexpr double kTolerance = 1e-5;
 const std::vector<int32_t> kLogitLengths = {4, 3};
 const std::vector<int32_t> kTargetLengths = {2, 1};
@@ -214,12 +215,12 @@ bool Run() {
 
   uint64_t workspace_bytes = 0;
   aclOpExecutor* executor = nullptr;
-  if (!Succeeded(
-          aclnnRnntLossFusedGetWorkspaceSize(
-              logits_tensor.get(), targets_tensor.get(), logit_lengths_tensor.get(),
-              target_lengths_tensor.get(), kBlank, kClamp, kFusedLogSoftmax, loss_tensor.get(),
-              grad_tensor.get(), status_tensor.get(), &workspace_bytes, &executor),
-          "aclnnRnntLossFusedGetWorkspaceSize")) {
+  if (!Succeeded(aclnnRnntLossFusedGetWorkspaceSize(
+                     logits_tensor.get(), targets_tensor.get(), logit_lengths_tensor.get(),
+                     target_lengths_tensor.get(), kBlank, kClamp, kFusedLogSoftmax, kBlankInTargets,
+                     loss_tensor.get(), grad_tensor.get(), status_tensor.get(), &workspace_bytes,
+                     &executor),
+                 "aclnnRnntLossFusedGetWorkspaceSize")) {
     return false;
   }
   DeviceMemory workspace;

@@ -42,6 +42,7 @@ class RnntLossOpDef : public OpDef {
   void AddClamp() { this->Attr("clamp").AttrType(OPTIONAL).Float(-1.0f); }
   void AddFusedLogSoftmax() { this->Attr("fused_log_softmax").AttrType(OPTIONAL).Bool(true); }
   void AddNeedsGrad() { this->Attr("needs_grad").AttrType(OPTIONAL).Bool(true); }
+  void AddBlankInTargets() { this->Attr("blank_in_targets").AttrType(OPTIONAL).Bool(false); }
   void AddFastemitLambda() { this->Attr("fastemit_lambda").AttrType(OPTIONAL).Float(0.0f); }
   void AddChip() {
     OpAICoreConfig config;
@@ -63,6 +64,7 @@ class RnntLossFused : public RnntLossOpDef {
     AddBlank();
     AddClamp();
     AddFusedLogSoftmax();
+    AddBlankInTargets();
     AddOutput("loss", REQUIRED, kFloat32);
     AddOutput("grad", REQUIRED, kLogitsTypes);
     AddOutput("status", OPTIONAL, kInt32);
@@ -78,6 +80,7 @@ class RnntLossForward : public RnntLossOpDef {
     AddBlank();
     AddFusedLogSoftmax();
     AddNeedsGrad();
+    AddBlankInTargets();
     AddOutput("loss", REQUIRED, kFloat32);
     AddOutput("state", REQUIRED, kFloat32);
     AddOutput("status", OPTIONAL, kInt32);
@@ -96,6 +99,7 @@ class RnntLossBackward : public RnntLossOpDef {
     AddClamp();
     AddFusedLogSoftmax();
     AddFastemitLambda();
+    AddBlankInTargets();
     AddOutput("grad", REQUIRED, kLogitsTypes);
     AddChip();
   }

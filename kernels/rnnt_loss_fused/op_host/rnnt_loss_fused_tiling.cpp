@@ -114,6 +114,7 @@ void ReadAttributes(Reader* reader, Problem* problem) {
     problem->fastemit_lambda = reader->Attribute<float>(index++, "fastemit_lambda");
     reader->Expect(rnnt_loss_fused::CheckFastemitLambda, problem->fastemit_lambda);
   }
+  problem->blank_in_targets = reader->Attribute<bool>(index, "blank_in_targets");
   reader->Expect(rnnt_loss_fused::CheckBlank, problem->blank, problem->sizes.vocab);
 }
 

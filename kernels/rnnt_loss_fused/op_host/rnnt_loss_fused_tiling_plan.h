@@ -40,6 +40,7 @@ struct Problem {
   bool fused_log_softmax = true;
   bool needs_grad = true;        // false: of the forward entry alone
   float fastemit_lambda = 0.0f;  // of the backward entry alone, CheckFastemitLambda
+  bool blank_in_targets = false;
   bool has_status = false;
 };
 
@@ -126,6 +127,7 @@ inline TilingPlan MakeTiling(const Problem& problem, const Platform& platform) {
   data.fused_log_softmax = problem.fused_log_softmax ? 1 : 0;
   data.needs_grad = problem.needs_grad ? 1 : 0;
   data.has_status = problem.has_status ? 1 : 0;
+  data.blank_in_targets = problem.blank_in_targets ? 1 : 0;
   data.used_cores = static_cast<int32_t>(std::min(platform.num_cores, kMaxCores));
   PlanState(problem.needs_grad, &data);
   PlanTiles(problem.type, platform, &data);

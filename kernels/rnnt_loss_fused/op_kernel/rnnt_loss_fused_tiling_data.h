@@ -23,6 +23,7 @@ struct RnntLossFusedTilingData {
   int32_t used_cores;         // block dimension, at most the chip's vector cores
   int32_t has_status;         // 1: the status output is wanted
   int32_t needs_grad;         // 0: beta alone, of which nothing is kept but the loss
+  int32_t blank_in_targets;   // 1: a label may be blank, with both parts of the gradient
 
   // UB tile of the logits: `tile_rows` rows of `row_pitch` elements, or, where a row doesn't fit,
   // one row in windows of `tile_columns` elements.
@@ -37,7 +38,6 @@ struct RnntLossFusedTilingData {
   int32_t schedule_window;  // samples scheduled at a time, a power of two
 
   // Byte offsets into the lattice state.
-  int32_t reserved;
   int64_t state_plane_bytes;
   int64_t state_samples_offset;  // 16 bytes per sample: ln P of alpha, of beta, as float pairs
   int64_t state_flags_offset;    // 32 bytes per core, then 32 bytes that say whether all is valid

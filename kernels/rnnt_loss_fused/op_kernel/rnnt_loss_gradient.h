@@ -68,6 +68,7 @@ class GradientPhase {
     kX,
     kY,
     kZ,
+    kLabelIsBlank,  // 1 where it is, else 0; with blank_in_targets alone
     kValues
   };
   // What the rows of a sample hold apart from the entries of blank and label.
@@ -161,8 +162,8 @@ class GradientPhase {
     AscendC::Muls(Values(kX), Values(kSplit), -1.0f, count);
     const float lambda = problem_->tiling.fastemit_lambda;
     if (lambda > 0.0f) AddLabelWeight(lambda, count);
-    PrepareEntry(kAtLabel, kLabelLogit, Values(kSplit), 1.0f + lambda, count);
-    PrepareEntry(kAtBlank, kBlankLogit, Values(kX), 1.0f, count);
+    PrepareEntry(kAtLabel, kLabelLogit, Values(kSplit), 1.0f + lambda, 1.0f, count);
+    PrepareEntry(kAtBlank, kBlankLogit, Values(kX), 1.0f, 1.0f + lambda, count);
     StoreEntries(count);
     Order<AscendC::HardEvent::V_S>();
   }
@@ -198,9 +199,10 @@ class GradientPhase {
     AscendC::Add(Values(kShift), Values(kShift), Values(kZ), count);
   }
 
-  // result = exp(logit - norm + shift) - weight occupancy / (1 + exp(unlikeliness))
+  // result = exp(logit - norm + shift) - weight occupancy / (1 + exp(unlikeliness)). Where label
+  // and blank are one symbol, the rest of the occupancy is subtracted too, with its own weight.
   __aicore__ inline void PrepareEntry(Value result, Plane logit, const Floats& unlikeliness,
-                                      float weight, int32_t count) {
+                                      float weight, float weight_of_rest, int32_t count) {
     Barrier();
     AscendC::Exp(Values(kZ), unlikeliness, count);
     AscendC::Add(Values(result), Values(logit), Values(kNormHigh), count);
@@ -215,8 +217,14 @@ class GradientPhase {
       AscendC::Duplicate(Values(result), 0.0f, count);
     }
     Barrier();
+    const bool may_be_one_symbol = problem_->tiling.blank_in_targets != 0;
+    if (may_be_one_symbol) KeepRest(weight_of_rest, count);
     if (weight != 1.0f) {
       AscendC::Muls(Values(kZ), Values(kZ), weight, count);
+      Barrier();
+    }
+    if (may_be_one_symbol) {
+      AscendC::Add(Values(kZ), Values(kZ), Values(kY), count);
       Barrier();
     }
     AscendC::Sub(Values(result), Values(result), Values(kZ), count);
@@ -228,6 +236,16 @@ class GradientPhase {
       Barrier();
     }
     AscendC::Muls(Values(result), Values(result), sample_.scale, count);
+    Barrier();
+  }
+
+  // What of the occupancy is not in kZ, weighted, in the rows whose label is blank.
+  __aicore__ inline void KeepRest(float weight, int32_t count) {
+    AscendC::Sub(Values(kY), Values(kOccupancy), Values(kZ), count);
+    Barrier();
+    AscendC::Mul(Values(kY), Values(kY), Values(kLabelIsBlank), count);
+    Barrier();
+    AscendC::Muls(Values(kY), Values(kY), weight, count);
     Barrier();
   }
 
@@ -255,7 +273,12 @@ class GradientPhase {
       int32_t label = -1;
       if (u < group.span.lattice.columns - 1) label = problem_->Label(group.span.sample, u);
       labels.SetValue(lane, problem_->IsLabel(label) ? label : -1);
+      if (problem_->tiling.blank_in_targets != 0) {
+        const bool is_blank = label == problem_->tiling.blank;
+        Values(kLabelIsBlank).SetValue(lane, is_blank ? 1.0f : 0.0f);
+      }
     }
+    if (problem_->tiling.blank_in_targets != 0) Order<AscendC::HardEvent::S_V>();
   }
 
   __aicore__ inline void ProcessPiece(const RowGroup& group, const Piece& piece) {

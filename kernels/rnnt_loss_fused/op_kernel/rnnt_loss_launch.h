@@ -9,19 +9,19 @@
 
 namespace rnnt_loss {
 
-// Phases 1 and 2. Returns, on every core the same, whether the input is valid.
+// Phases 1 and 2. Returns, on every core the same, whether the lengths are valid.
 template <typename T>
 __aicore__ inline bool RunForwardPhases(const Problem& problem) {
   const bool lengths_are_valid = problem.LengthsAreValid();
-  bool labels_are_valid = true;
   if (lengths_are_valid) {
     AscendC::TPipe pipe;
     RowStatistics<T> rows;
     rows.Init(&problem, &pipe);
-    labels_are_valid = rows.Process();
+    rows.Process();
     EndPipe();
   }
-  WriteFlag(problem, AscendC::GetBlockIdx(), labels_are_valid);
+  // One verdict for all cores, whatever happens to the lengths while they run.
+  WriteFlag(problem, AscendC::GetBlockIdx(), lengths_are_valid);
   AscendC::SyncAll();
   const bool valid = lengths_are_valid && FlagsAreSet(problem, 0, problem.tiling.used_cores);
   if (valid) {

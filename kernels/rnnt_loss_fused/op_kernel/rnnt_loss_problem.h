@@ -64,6 +64,7 @@ enum Plane {
   kSplit,  // ln of how much likelier the rest is by blank than by label
 };
 
+constexpr int32_t kNanBits = 0x7fc00000;
 constexpr int64_t kFloatsPerSample = 4;  // ln P of alpha, of beta, as pairs
 constexpr int64_t kIntsPerFlag = 8;      // a core's verdict has 32 bytes of its own
 
@@ -112,7 +113,8 @@ struct Problem {
     return targets.GetValue(sample * tiling.target_columns + u);
   }
   __aicore__ inline bool IsLabel(int32_t value) const {
-    return value >= 0 && value < tiling.vocab && value != tiling.blank;
+    return value >= 0 && value < tiling.vocab &&
+           (value != tiling.blank || tiling.blank_in_targets != 0);
   }
   // This core's part of `total` equal things.
   __aicore__ inline int64_t ShareBegin(int64_t total) const {

@@ -24,7 +24,7 @@ class RowStatistics {
     pipe->InitBuffer(norm_low_, group_ * sizeof(half));
     pipe->InitBuffer(mask_, group_ / 8);
     pipe->InitBuffer(labels_, group_ * sizeof(int32_t));
-    pipe->InitBuffer(last_, group_ * sizeof(int32_t));
+    pipe->InitBuffer(without_logit_, group_ * sizeof(int32_t));
     pipe->InitBuffer(windows_, 2 * kWindows * sizeof(float));
     pipe->InitBuffer(reduce_, kReduceFloats * sizeof(float));
     tile_rows_ = tiling.tile_rows;
@@ -46,8 +46,7 @@ class RowStatistics {
     Order<AscendC::HardEvent::V_S>();
   }
 
-  // Returns whether all labels that this core met are valid.
-  __aicore__ inline bool Process() {
+  __aicore__ inline void Process() {
     PieceStream stream;
     stream.Start(problem_);
     RowPiece coming;
@@ -61,7 +60,6 @@ class RowStatistics {
       ProcessPiece(current.piece);
       if (current.ends_group) Finish(current.group);
     }
-    return labels_are_valid_;
   }
 
  private:
@@ -69,6 +67,8 @@ class RowStatistics {
   enum Value { kBlank = 0, kLabel, kHigh, kLow, kMax, kSum, kX, kY, kFloor, kValues };
   static constexpr int32_t kWindows = 64;
   static constexpr int32_t kReduceFloats = 512;
+  static constexpr int32_t kNoLabel = -1;
+  static constexpr int32_t kWrongLabel = -2;
 
   __aicore__ inline Floats Values(Value value) {
     return values_.GetWithOffset<float>(group_, value * group_ * sizeof(float));
@@ -80,24 +80,24 @@ class RowStatistics {
     in_.EnQue(tile);
   }
 
-  // The label of each row, or -1 where there is none; of short rows, where in the tile its logit
-  // is.
+  // The label of each row; of short rows, where in the tile its logit is. Below 0 where there is
+  // none. A label out of place has the logit NaN, and so costs its own sample alone.
   __aicore__ inline void ReadLabels(const RowGroup& group) {
     AscendC::LocalTensor<int32_t> labels = labels_.Get<int32_t>();
     LaneWalk lanes(group);
-    num_last_ = 0;
+    num_without_logit_ = 0;
     for (int32_t lane = 0; lane < group.count; ++lane) {
       const int64_t u = lanes.NextColumn();
-      int32_t label = -1;
+      int32_t label = kNoLabel;
       if (u < group.span.lattice.columns - 1) {
         label = problem_->Label(group.span.sample, u);
-        if (!problem_->IsLabel(label)) {
-          labels_are_valid_ = false;
-          label = -1;
-        }
+        if (!problem_->IsLabel(label)) label = kWrongLabel;
       }
       if (rows_are_short_) {
-        if (label < 0) last_.Get<int32_t>().SetValue(num_last_++, lane);
+        if (label < 0) {
+          const int32_t entry = label == kNoLabel ? lane : ~lane;
+          without_logit_.Get<int32_t>().SetValue(num_without_logit_++, entry);
+        }
         const int32_t element = lane % tile_rows_ * pitch_ + (label < 0 ? 0 : label);
         label = element * static_cast<int32_t>(sizeof(float));
       }
@@ -237,7 +237,7 @@ class RowStatistics {
       }
       const int32_t label = labels.GetValue(lane);
       if (label < 0) {
-        label_logits.SetValue(lane, kImpossible);
+        SetMissingLabel(lane, label == kNoLabel);
       } else if (label >= piece.column && label - piece.column < piece.columns) {
         label_logits.SetValue(lane, rows.GetValue(row * pitch_ + label - piece.column));
       }
@@ -246,7 +246,7 @@ class RowStatistics {
 
   __aicore__ inline void Finish(const RowGroup& group) {
     const int32_t count = group.count;
-    if (num_last_ > 0) ForgetLabelsOfLastColumn();
+    if (num_without_logit_ > 0) SetMissingLabels();
     Order<AscendC::HardEvent::S_V>();
     if (problem_->tiling.fused_log_softmax != 0) {
       AscendC::Ln(Values(kSum), Values(kSum), count);
@@ -270,10 +270,20 @@ class RowStatistics {
   }
 
   // In short rows something was taken for the label that isn't there.
-  __aicore__ inline void ForgetLabelsOfLastColumn() {
+  __aicore__ inline void SetMissingLabels() {
     Order<AscendC::HardEvent::V_S>();
-    for (int32_t i = 0; i < num_last_; ++i) {
-      Values(kLabel).SetValue(last_.Get<int32_t>().GetValue(i), kImpossible);
+    for (int32_t i = 0; i < num_without_logit_; ++i) {
+      const int32_t entry = without_logit_.Get<int32_t>().GetValue(i);
+      SetMissingLabel(entry < 0 ? ~entry : entry, entry >= 0);
+    }
+  }
+
+  // The last column has no label, so leaving by it is impossible; a wrong label's logit is NaN.
+  __aicore__ inline void SetMissingLabel(int32_t lane, bool is_last_column) {
+    if (is_last_column) {
+      Values(kLabel).SetValue(lane, kImpossible);
+    } else {
+      Values(kLabel).template ReinterpretCast<int32_t>().SetValue(lane, kNanBits);
     }
   }
 
@@ -296,7 +306,7 @@ class RowStatistics {
   OutBuffer norm_low_;
   Buffer mask_;
   Buffer labels_;
-  Buffer last_;  // lanes of the last column, which has no label
+  Buffer without_logit_;  // lanes of the last column; ~lane where the label is wrong
   Buffer partial_;
   Buffer row_offsets_;
   Spreader spreader_;
@@ -306,9 +316,8 @@ class RowStatistics {
   int32_t pitch_ = 0;
   int32_t tile_rows_ = 0;
   int32_t num_windows_ = 0;
-  int32_t num_last_ = 0;
+  int32_t num_without_logit_ = 0;
   bool rows_are_short_ = false;
-  bool labels_are_valid_ = true;
 };
 
 }  // namespace rnnt_loss

@@ -8,7 +8,6 @@ namespace rnnt_loss {
 
 // Cross-check: the losses of alpha and beta may differ by this, relative to max(1, loss).
 constexpr float kCrossCheckTolerance = 1e-5f;
-constexpr int32_t kNanBits = 0x7fc00000;
 constexpr int32_t kInfinityBits = 0x7f800000;
 
 // Flag `place` says, after the next SyncAll or to the next launch, whether something is valid.
@@ -101,6 +100,8 @@ class SampleResults {
         if (size < 1.0f) size = 1.0f;
         // Never so where something is NaN.
         if (difference > kCrossCheckTolerance * size) status = RNNT_LOSS_STATUS_CROSS_CHECK;
+        // By the sample's logits, or by a label that is none.
+        if (loss != loss) status = StatusOf(first + i);
       }
       statuses_.Get<int32_t>().SetValue(i, status);
     }
@@ -113,7 +114,7 @@ class SampleResults {
     }
   }
 
-  // What is wrong with a sample of a batch that is wrong.
+  // What is wrong with a sample, or with the batch's row total.
   __aicore__ inline int32_t StatusOf(int64_t sample) const {
     if (problem_->tiling.has_status == 0) return RNNT_LOSS_STATUS_OK;
     const int64_t labels = problem_->lengths.Labels(sample);

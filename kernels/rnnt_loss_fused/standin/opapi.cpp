@@ -60,11 +60,12 @@ extern "C" {
 int aclnnRnntLossFusedGetWorkspaceSize(const aclTensor* logits, const aclTensor* targets,
                                        const aclTensor* logitLengths,
                                        const aclTensor* targetLengths, int64_t blank, double clamp,
-                                       bool fusedLogSoftmax, const aclTensor* lossOut,
-                                       const aclTensor* gradOut, const aclTensor* statusOutOptional,
-                                       uint64_t* workspaceSize, aclOpExecutor** executor) {
+                                       bool fusedLogSoftmax, bool blankInTargets,
+                                       const aclTensor* lossOut, const aclTensor* gradOut,
+                                       const aclTensor* statusOutOptional, uint64_t* workspaceSize,
+                                       aclOpExecutor** executor) {
   return standin::Prepare("RnntLossFused", {logits, targets, logitLengths, targetLengths},
-                          {blank, static_cast<float>(clamp), fusedLogSoftmax},
+                          {blank, static_cast<float>(clamp), fusedLogSoftmax, blankInTargets},
                           {lossOut, gradOut, statusOutOptional}, RunFused, workspaceSize, executor);
 }
 int aclnnRnntLossFused(void* workspace, uint64_t workspaceSize, aclOpExecutor* executor,
@@ -75,12 +76,12 @@ int aclnnRnntLossFused(void* workspace, uint64_t workspaceSize, aclOpExecutor* e
 int aclnnRnntLossForwardGetWorkspaceSize(const aclTensor* logits, const aclTensor* targets,
                                          const aclTensor* logitLengths,
                                          const aclTensor* targetLengths, int64_t blank,
-                                         bool fusedLogSoftmax, bool needsGrad,
+                                         bool fusedLogSoftmax, bool needsGrad, bool blankInTargets,
                                          const aclTensor* lossOut, const aclTensor* stateOut,
                                          const aclTensor* statusOutOptional,
                                          uint64_t* workspaceSize, aclOpExecutor** executor) {
   return standin::Prepare("RnntLossForward", {logits, targets, logitLengths, targetLengths},
-                          {blank, fusedLogSoftmax, needsGrad},
+                          {blank, fusedLogSoftmax, needsGrad, blankInTargets},
                           {lossOut, stateOut, statusOutOptional}, RunForward, workspaceSize,
                           executor);
 }
@@ -94,12 +95,13 @@ int aclnnRnntLossBackwardGetWorkspaceSize(const aclTensor* logits, const aclTens
                                           const aclTensor* targetLengths, const aclTensor* state,
                                           const aclTensor* gradLoss, int64_t blank, double clamp,
                                           bool fusedLogSoftmax, double fastemitLambda,
-                                          const aclTensor* gradOut, uint64_t* workspaceSize,
-                                          aclOpExecutor** executor) {
-  return standin::Prepare(
-      "RnntLossBackward", {logits, targets, logitLengths, targetLengths, state, gradLoss},
-      {blank, static_cast<float>(clamp), fusedLogSoftmax, static_cast<float>(fastemitLambda)},
-      {gradOut}, RunBackward, workspaceSize, executor);
+                                          bool blankInTargets, const aclTensor* gradOut,
+                                          uint64_t* workspaceSize, aclOpExecutor** executor) {
+  return standin::Prepare("RnntLossBackward",
+                          {logits, targets, logitLengths, targetLengths, state, gradLoss},
+                          {blank, static_cast<float>(clamp), fusedLogSoftmax,
+                           static_cast<float>(fastemitLambda), blankInTargets},
+                          {gradOut}, RunBackward, workspaceSize, executor);
 }
 int aclnnRnntLossBackward(void* workspace, uint64_t workspaceSize, aclOpExecutor* executor,
                           void* stream) {

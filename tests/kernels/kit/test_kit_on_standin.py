@@ -56,7 +56,7 @@ def test_verify(stand_in: Path, tmp_path: Path) -> None:
     written = assert_passed(result, tmp_path)
     behaviour = {row["name"]: row["detail"] for row in written["rows"] if row["detail"]}
     assert behaviour["wrong label"] == (
-        "`targets` must be in [0, V - 1] and not contain `blank`, "
+        "`targets` must be in [0, V - 1] and, unless allowed, not contain `blank`, "
         "but do not for sample 1 of the latest call."
     )
     assert behaviour["TASK_QUEUE_ENABLE=2"] == (

@@ -32,6 +32,7 @@ def test_readme_has_the_defaults() -> None:
         ("clamp", "-1.0"),
         ("fused_log_softmax", "true"),
         ("needs_grad", "true"),
+        ("blank_in_targets", "false"),
         ("fastemit_lambda", "0.0"),
     ]
     for name, value in defaults:
@@ -49,19 +50,20 @@ def test_document_has_both_phases_in_the_order_of_the_definition(operator: str) 
         == {
             "RnntLossFused": [
                 *common,
-                *["blank", "clamp", "fusedLogSoftmax", "lossOut", "gradOut", "statusOutOptional"],
+                *["blank", "clamp", "fusedLogSoftmax", "blankInTargets"],
+                *["lossOut", "gradOut", "statusOutOptional"],
                 *["workspaceSize", "executor"],
             ],
             "RnntLossForward": [
                 *common,
-                *["blank", "fusedLogSoftmax", "needsGrad"],
+                *["blank", "fusedLogSoftmax", "needsGrad", "blankInTargets"],
                 *["lossOut", "stateOut", "statusOutOptional"],
                 *["workspaceSize", "executor"],
             ],
             "RnntLossBackward": [
                 *common,
                 *["state", "gradLoss", "blank", "clamp", "fusedLogSoftmax", "fastemitLambda"],
-                *["gradOut"],
+                *["blankInTargets", "gradOut"],
                 *["workspaceSize", "executor"],
             ],
         }[operator]

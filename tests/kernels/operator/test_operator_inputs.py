@@ -34,11 +34,12 @@ WRONG = {
     "huge_labels": ({"target_lengths": [2, HUGE, 1]}, [TOTAL, LABELS, TOTAL]),
     "negative_labels": ({"target_lengths": [2, -1, 1]}, [TOTAL, LABELS, TOTAL]),
     "most_negative_labels": ({"target_lengths": [2, -(2**31), 1]}, [TOTAL, LABELS, TOTAL]),
-    "label_is_v": ({"targets": labels_with(1, 2, 9)}, [OK, LABEL, OK]),
-    "label_is_blank": ({"targets": labels_with(1, 2, 0)}, [OK, LABEL, OK]),
-    "label_is_negative": ({"targets": labels_with(0, 1, -1)}, [LABEL, OK, OK]),
-    "label_is_huge": ({"targets": labels_with(2, 0, HUGE)}, [OK, OK, LABEL]),
+    "too_few_rows_and_a_label": (
+        {"logit_lengths": [4, 3, 4], "targets": labels_with(1, 2, 9)},
+        [TOTAL, LABEL, TOTAL],
+    ),
 }
+WRONG_LABELS = {"v": (1, 2, 9), "blank": (1, 2, 0), "negative": (0, 1, -1), "huge": (2, 0, HUGE)}
 
 
 @pytest.mark.parametrize("cores", [1, 4, 40])
@@ -54,6 +55,36 @@ def test_wrong_input_is_reported_and_touches_nothing_else(
     assert result.costs.isnan().all()
     assert (result.gradient == 0).all()
     assert result.status.tolist() == expected
+
+
+@pytest.mark.parametrize("cores", [1, 4])
+@pytest.mark.parametrize("vocab", [9, 600, 20001])
+@pytest.mark.parametrize("entry", ["fused", "split", "forward"])
+@pytest.mark.parametrize("name", WRONG_LABELS)
+def test_a_wrong_label_costs_its_own_sample_alone(
+    operator: ctypes.CDLL, name: str, entry: str, vocab: int, cores: int
+) -> None:
+    """As a NaN among its logits does: rows short, long, and longer than a tile."""
+    sample, place, value = WRONG_LABELS[name]
+    case = oracles.make_case([(4, 2), (3, 3), (5, 1)], vocab, blank=0)
+    targets = case.targets.clone()
+    targets[sample, place] = vocab if name == "v" else value
+    for nan_rule in (emulated.DROP_NAN, emulated.SECOND_OPERAND, emulated.PROPAGATE_NAN):
+        options = {"entry": entry, "cores": cores, "nan_rule": nan_rule}
+        clean = emulated.call(operator, case, **options)
+        result = emulated.call(operator, replace(case, targets=targets), **options)
+        expected = clean.costs.index_fill(0, torch.tensor([sample]), float("nan"))
+        torch.testing.assert_close(result.costs, expected, rtol=0, atol=0, equal_nan=True)
+        assert result.status.tolist() == [LABEL if b == sample else OK for b in range(3)]
+        if entry == "forward":
+            continue
+        sizes = (case.logit_lengths * (case.target_lengths + 1)).tolist()
+        gradients = zip(result.gradient.split(sizes), clean.gradient.split(sizes), strict=True)
+        for b, (gradient, untouched) in enumerate(gradients):
+            if b == sample:
+                assert gradient.isnan().all()
+            else:
+                oracles.assert_same_bits(gradient, untouched)
 
 
 def test_the_same_without_a_status_output(operator: ctypes.CDLL) -> None:

@@ -43,13 +43,15 @@ def operands(dtype: torch.dtype = torch.float32) -> dict[str, dict[str, Any]]:
     status = {"status": torch.empty(BATCH, dtype=torch.int32).npu()}
     grad = {"grad": torch.empty(ROWS, VOCAB, dtype=dtype).npu()}
     blank, clamp, fused = {"blank": 4}, {"clamp": -1.0}, {"fused_log_softmax": True}
+    allowed = {"blank_in_targets": False}
     return {
-        "RnntLossFused": {**inputs, **blank, **clamp, **fused, **loss, **grad, **status},
+        "RnntLossFused": {**inputs, **blank, **clamp, **fused, **allowed, **loss, **grad, **status},
         "RnntLossForward": {
             **inputs,
             **blank,
             **fused,
             "needs_grad": True,
+            **allowed,
             **loss,
             "state": floats(state_size()),
             **status,
@@ -62,6 +64,7 @@ def operands(dtype: torch.dtype = torch.float32) -> dict[str, dict[str, Any]]:
             **clamp,
             **fused,
             "fastemit_lambda": 0.0,
+            **allowed,
             **grad,
         },
     }

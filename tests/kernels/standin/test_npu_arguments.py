@@ -101,14 +101,13 @@ def test_backend_npu_wants_npu_tensors() -> None:
         rnnt_loss(case.logits, case.targets, *batch_of(case)[1:], backend="npu")
 
 
-def test_padded_logits_want_their_lengths_on_the_cpu() -> None:
-    case = a_case()
-    message = (
-        "`logit_lengths` and `target_lengths` must be on the CPU for padded `logits` on an NPU, "
-        "since N follows from them; packed `logits` take them on either."
-    )
+@pytest.mark.parametrize("function", [rnnt_loss, rnnt_loss_and_grad])
+def test_padded_logits_are_checked_with_lengths_on_the_device_too(function: Callable) -> None:
+    """The lengths come to the host in any case, so what is wrong is said at once."""
+    case = oracles.replace(a_case(), logit_lengths=torch.tensor([4, 0, 2]))
+    message = "`logit_lengths` must be in [1, 4], but is 0 for sample 1."
     with pytest.raises(ValueError, match=f"^{re.escape(message)}$"):
-        rnnt_loss(case.padded_logits().npu(), *batch_of(case, "npu"))
+        function(a_case().padded_logits().npu(), *batch_of(case, "npu"), case.blank)
 
 
 def long_utterance(case: oracles.Case) -> oracles.Case:
@@ -163,24 +162,63 @@ FAULTS: dict[Callable[[oracles.Case], oracles.Case], tuple[str, str]] = {
     ),
     label_is_blank: (
         "`targets` must not contain `blank`, but is 5 at position 1 of sample 0.",
-        "`targets` must be in [0, V - 1] and not contain `blank`, "
+        "`targets` must be in [0, V - 1] and, unless allowed, not contain `blank`, "
         "but do not for sample 0 of {call}.",
     ),
     label_outside: (
         "`targets` must be in [0, 5], but is 6 at position 0 of sample 0.",
-        "`targets` must be in [0, V - 1] and not contain `blank`, "
+        "`targets` must be in [0, V - 1] and, unless allowed, not contain `blank`, "
         "but do not for samples 0 and 1 of {call}.",
     ),
 }
 each_fault = pytest.mark.parametrize("fault", FAULTS, ids=lambda fault: fault.__name__)
 
 
-@each_fault
-def test_values_on_the_device_make_the_call_void(fault: Callable, runtime) -> None:
+@pytest.mark.parametrize(
+    "fault", [long_utterance, no_frames, too_many_labels, negative_labels], ids=lambda f: f.__name__
+)
+def test_lengths_on_the_device_make_the_call_void(fault: Callable, runtime) -> None:
     """Every cost NaN, every gradient zero, nothing raised, nothing read by the host."""
     costs, gradient = run(fault(a_case()), lengths_on="npu")
     assert costs.isnan().all()
     assert (gradient == 0).all()
+
+
+@pytest.mark.parametrize(
+    ("fault", "samples"), [(label_is_blank, {0}), (label_outside, {0, 1})], ids=["blank", "outside"]
+)
+@pytest.mark.parametrize("lengths_on", ["npu", "cpu"])
+def test_a_label_out_of_place_costs_its_own_sample_alone(
+    lengths_on: str, fault: Callable, samples: set[int], runtime
+) -> None:
+    """NaN in cost and gradient, as for a NaN among its logits."""
+    clean_costs, clean = run(a_case(), lengths_on=lengths_on)
+    costs, gradient = run(fault(a_case()), lengths_on=lengths_on)
+    sizes = [4 * 3, 3 * 2, 2 * 1]
+    parts = zip(gradient.split(sizes), clean.split(sizes), strict=True)
+    for sample, (part, clean_part) in enumerate(parts):
+        if sample in samples:
+            assert costs[sample].isnan() and part.isnan().all()
+        else:
+            assert costs[sample] == clean_costs[sample] and torch.equal(part, clean_part)
+
+
+def test_a_bad_label_makes_the_mean_nan_for_the_loss_scaler() -> None:
+    case = label_is_blank(a_case())
+    leaf = case.logits.npu().requires_grad_()
+    value = rnnt_loss(leaf, *batch_of(case), case.blank)
+    value.backward()
+    assert value.isnan() and leaf.grad[:12].isnan().all() and leaf.grad[12:].isfinite().all()
+
+
+def test_blank_in_targets_with_windows_is_refused() -> None:
+    case = a_case()
+    windows = torch.zeros(3, 2, 2, dtype=torch.int64)
+    message = (
+        '`blank_in_targets` on an NPU must be "error" with `emission_windows`, but is "allow".'
+    )
+    with pytest.raises(ValueError, match=f"^{re.escape(message)}$"):
+        loss(case, emission_windows=windows, blank_in_targets="allow")
 
 
 @each_fault
@@ -249,7 +287,7 @@ def test_operators_check_for_themselves() -> None:
     """A direct call, past the checks in Python."""
     case = a_case()
     logits, (targets, *lengths) = case.logits.npu(), batch_of(case, "npu")
-    options = 5, -1.0, True, 0.0, None
+    options = 5, -1.0, True, 0.0, False, None
     forward = torch.ops.asr_ascend.rnnt_loss_forward
     backward = torch.ops.asr_ascend.rnnt_loss_backward
     with pytest.raises(ValueError, match=r"`targets` must have shape \(B, S\) = \(3, 2\)"):

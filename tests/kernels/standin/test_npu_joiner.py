@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 import pytest
@@ -103,21 +104,25 @@ def test_forward_only(way: dict[str, Any]) -> None:
     torch.testing.assert_close(value.cpu(), fused(batch, reduction="none"), rtol=1e-6, atol=0)
 
 
+@pytest.mark.parametrize("targets_on", ["cpu", "npu"])
 @pytest.mark.parametrize("lengths_on", ["cpu", "npu"])
-def test_what_comes_to_the_host(runtime: Runtime, lengths_on: str) -> None:
-    """One answer about the labels; lengths that are on the device; nothing in backward."""
+def test_what_comes_to_the_host(runtime: Runtime, lengths_on: str, targets_on: str) -> None:
+    """Lengths that are on the device; nothing of the labels; nothing in backward."""
     leaves = on_npu(make_batch()).as_leaves(torch.float32)
     leaves = leaves._replace(
+        targets=leaves.targets.to(targets_on),
         logit_lengths=leaves.logit_lengths.to(lengths_on),
         target_lengths=leaves.target_lengths.to(lengths_on),
     )
     runtime.reset()
     loss = fused(leaves)
-    in_forward = runtime.counters().device_to_host_copies
+    in_forward = runtime.counters()
     loss.backward()
     runtime.synchronize()
-    assert in_forward == (1 if lengths_on == "cpu" else 3)
-    assert runtime.counters().device_to_host_copies == in_forward
+    assert in_forward.device_to_host_copies == (0 if lengths_on == "cpu" else 2)
+    if lengths_on == "cpu":
+        assert in_forward.stream_synchronisations == in_forward.device_synchronisations == 0
+    assert runtime.counters().device_to_host_copies == in_forward.device_to_host_copies
 
 
 def test_chunks_ask_for_the_upstream_gradient(runtime: Runtime) -> None:
@@ -127,7 +132,30 @@ def test_chunks_ask_for_the_upstream_gradient(runtime: Runtime) -> None:
     in_forward = runtime.counters().device_to_host_copies
     loss.backward()
     runtime.synchronize()
-    assert (in_forward, runtime.counters().device_to_host_copies) == (1, 2)
+    assert (in_forward, runtime.counters().device_to_host_copies) == (0, 1)
+
+
+@each_way
+@pytest.mark.parametrize("label", [11, -1, 0], ids=["above", "below", "blank"])
+def test_a_label_out_of_place_costs_its_own_sample_alone(label: int, way: dict[str, Any]) -> None:
+    batch = make_batch()
+    targets = batch.targets.clone()
+    targets[1, 0] = label
+    wrong = batch._replace(targets=targets)
+    with torch.no_grad():
+        costs = fused(on_npu(wrong), reduction="none", **way).cpu()
+        expected = fused(on_npu(batch), reduction="none", **way).cpu()
+    assert batch.target_lengths[1] > 0 and costs[1].isnan()
+    assert torch.equal(costs[[0, 2, 3]], expected[[0, 2, 3]])
+    message = (
+        f"`targets` must not contain `blank`, but is {label} at position 0 of sample 1."
+        if label == 0
+        else f"`targets` must be in [0, 10], but is {label} at position 0 of sample 1."
+    )
+    for given in (on_npu(wrong)._replace(targets=targets), on_npu(wrong)):
+        options = {} if given.targets.device.type == "cpu" else {"validate": True}
+        with pytest.raises(ValueError, match=f"^{re.escape(message)}$"):
+            fused(given, **options, **way)
 
 
 def test_the_lattice_of_chunks_is_float32() -> None:

@@ -6,6 +6,8 @@ import json
 import os
 import subprocess
 import sys
+from collections.abc import Callable
+from typing import Any
 
 import pytest
 import torch
@@ -64,6 +66,25 @@ def test_padded_logits_bring_nothing_to_the_host(runtime: Runtime) -> None:
     counted = flushed(runtime)
     assert_nobody_waited(counted)
     assert counted["host_to_device_bytes"] == 2 * 3 * 4 + CASE.logits.shape[0] * 8
+
+
+@pytest.mark.parametrize("function", [rnnt_loss, rnnt_loss_and_grad])
+@pytest.mark.parametrize("dtype", [torch.int32, torch.int64], ids=str)
+def test_padded_logits_wait_once_for_lengths_on_the_device(
+    dtype: torch.dtype, function: Callable[..., Any], runtime: Runtime
+) -> None:
+    """As WeNet, ESPnet, NeMo, SpeechBrain and FunASR call it: the lengths come to the host."""
+    leaf = CASE.padded_logits().npu().requires_grad_()
+    targets, *lengths = batch_of(CASE, "npu")
+    arguments = targets, *(value.to(dtype) for value in lengths), CASE.blank
+    runtime.reset()
+    result = function(leaf, *arguments)
+    if function is rnnt_loss:
+        result.backward()
+    counted = flushed(runtime)
+    assert counted["device_to_host_copies"] == 1
+    assert counted["device_to_host_bytes"] == 2 * 3 * 4
+    assert counted["host_to_device_bytes"] == CASE.logits.shape[0] * 8
 
 
 def test_loss_and_grad_bring_nothing_to_the_host(runtime: Runtime) -> None:

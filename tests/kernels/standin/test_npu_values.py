@@ -218,3 +218,32 @@ def test_a_long_utterance() -> None:
 @pytest.mark.slow
 def test_a_precision_row_of_the_specification() -> None:
     check(oracles.make_case([(500, 200), (100, 50)], 64, dtype=torch.float16))
+
+
+@pytest.mark.parametrize("padded", [False, True])
+@pytest.mark.parametrize("clamp", [-1.0, 0.2])
+@pytest.mark.parametrize("function", ["loss", "loss and gradient"])
+def test_labels_equal_to_blank_where_they_are_allowed(
+    function: str, clamp: float, padded: bool
+) -> None:
+    """Lengths on the NPU, where padded logits take them too."""
+    case = oracles.make_case([(5, 3), (3, 3), (6, 1)], 11, blank=3)
+    targets = case.targets.clone()
+    targets[0, 0] = targets[0, 2] = targets[1, 1] = targets[1, 2] = 3
+    case = oracles.replace(case, targets=targets)
+    options = {"clamp": clamp, "blank_in_targets": "allow"}
+    batch = case.targets, case.logit_lengths, case.target_lengths
+    expected = rnnt_loss_and_grad(
+        case.logits.double(), *batch, case.blank, backend="reference", **options
+    )
+    logits = case.padded_logits(math.nan, 1, 1) if padded else case.logits
+    if function == "loss":
+        costs, gradient = run(case, logits=logits, lengths_on="npu", **options)
+    else:
+        results = rnnt_loss_and_grad(logits.npu(), *batch_of(case, "npu"), case.blank, **options)
+        costs, gradient = (result.cpu() for result in results)
+    if padded:
+        assert (case.outside_lattice(gradient) == 0).all()
+        gradient = case.take_packed(gradient)
+    emulated.assert_costs(costs, expected[0])
+    oracles.assert_gradient(gradient, expected[1], torch.float32)

@@ -82,8 +82,9 @@ struct CaseOptions {
   bool in_place = false;
   double clamp = -1.0;
   double fastemit_lambda = 0.0;
-  bool windows = false;  // some labels are held to some frames, others to none
-  int64_t row_gap = 0;   // elements between rows that belong to nobody
+  bool blank_in_targets = false;  // labels are drawn with blank among them
+  bool windows = false;           // some labels are held to some frames, others to none
+  int64_t row_gap = 0;            // elements between rows that belong to nobody
   double logit_scale = 3.0;
   int64_t num_threads = 1;
   bool want_state = true;
@@ -173,14 +174,16 @@ inline Case MakeCase(const CaseOptions& options, int64_t vocab, int64_t blank,
                                       options.fastemit_lambda,
                                       options.fused ? 1 : 0,
                                       options.dtype,
+                                      options.blank_in_targets ? 1 : 0,
                                       options.num_threads,
                                       layout};
   for (int64_t b = 0; b < batch; ++b) {
     NaiveSample sample;
     sample.frames = frames[size_t(b)];
     for (int64_t u = 0; u < labels[size_t(b)]; ++u) {
-      int64_t label = static_cast<int64_t>(random() % static_cast<unsigned>(vocab - 1));
-      if (label >= blank) ++label;
+      const int64_t choices = options.blank_in_targets ? vocab : vocab - 1;
+      int64_t label = static_cast<int64_t>(random() % static_cast<unsigned>(choices));
+      if (!options.blank_in_targets && label >= blank) ++label;
       sample.targets.push_back(label);
       c.targets[size_t(b * c.target_columns + u)] = label;
       // Mostly wide enough for a path; at times before the first frame, past the last, or empty.

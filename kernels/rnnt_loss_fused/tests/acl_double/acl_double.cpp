@@ -124,13 +124,11 @@ aclnnStatus aclDestroyTensor(const aclTensor* tensor) {
   return 0;
 }
 
-aclnnStatus aclnnRnntLossFusedGetWorkspaceSize(const aclTensor* logits, const aclTensor* targets,
-                                               const aclTensor* logitLengths,
-                                               const aclTensor* targetLengths, int64_t blank,
-                                               double clamp, bool fusedLogSoftmax,
-                                               const aclTensor* lossOut, const aclTensor* gradOut,
-                                               const aclTensor* statusOutOptional,
-                                               uint64_t* workspaceSize, aclOpExecutor** executor) {
+aclnnStatus aclnnRnntLossFusedGetWorkspaceSize(
+    const aclTensor* logits, const aclTensor* targets, const aclTensor* logitLengths,
+    const aclTensor* targetLengths, int64_t blank, double clamp, bool fusedLogSoftmax,
+    bool blankInTargets, const aclTensor* lossOut, const aclTensor* gradOut,
+    const aclTensor* statusOutOptional, uint64_t* workspaceSize, aclOpExecutor** executor) {
   if (IsFaulty("workspace_size")) return Fail(kInvalidParameter, "A made-up fault.");
   const std::vector<const aclTensor*> inputs = {logits, targets, logitLengths, targetLengths};
   const std::vector<const aclTensor*> outputs = {lossOut, gradOut, statusOutOptional};
@@ -142,7 +140,8 @@ aclnnStatus aclnnRnntLossFusedGetWorkspaceSize(const aclTensor* logits, const ac
   gert::TilingContext& context = made->context;
   Describe(inputs, &context.fields.inputs, &context.fields.input_types);
   Describe(outputs, &context.fields.outputs, &context.fields.output_types);
-  context.fields.attrs = gert::RuntimeAttrs{{blank, static_cast<float>(clamp), fusedLogSoftmax}};
+  context.fields.attrs =
+      gert::RuntimeAttrs{{blank, static_cast<float>(clamp), fusedLogSoftmax, blankInTargets}};
   context.platform = &Chip();
   cann_double::Errors().clear();
   if (gert::OpImplRegisterV2::All().at("RnntLossFused").tiling(&context) != ge::GRAPH_SUCCESS) {

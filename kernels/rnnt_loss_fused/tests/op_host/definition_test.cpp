@@ -52,7 +52,9 @@ CASE(FusedOperands) {
               Texts{"loss:required:0,0,0,", "grad:required:0,1,27,", "status:optional:3,3,3,"},
               "outputs");
   ExpectEqual(Attrs(fused),
-              Texts{"blank: int -1", "clamp: float -1", "fused_log_softmax: bool true"}, "attrs");
+              Texts{"blank: int -1", "clamp: float -1", "fused_log_softmax: bool true",
+                    "blank_in_targets: bool false"},
+              "attrs");
 }
 
 CASE(ForwardOperands) {
@@ -62,7 +64,8 @@ CASE(ForwardOperands) {
               Texts{"loss:required:0,0,0,", "state:required:0,0,0,", "status:optional:3,3,3,"},
               "outputs");
   ExpectEqual(Attrs(forward),
-              Texts{"blank: int -1", "fused_log_softmax: bool true", "needs_grad: bool true"},
+              Texts{"blank: int -1", "fused_log_softmax: bool true", "needs_grad: bool true",
+                    "blank_in_targets: bool false"},
               "attrs");
 }
 
@@ -75,7 +78,7 @@ CASE(BackwardOperands) {
   ExpectEqual(Operands(backward.outputs), Texts{"grad:required:0,1,27,"}, "outputs");
   ExpectEqual(Attrs(backward),
               Texts{"blank: int -1", "clamp: float -1", "fused_log_softmax: bool true",
-                    "fastemit_lambda: float 0"},
+                    "fastemit_lambda: float 0", "blank_in_targets: bool false"},
               "attrs");
 }
 

@@ -35,7 +35,7 @@ Launch Fused(ge::DataType type = ge::DT_FLOAT) {
   return {"RnntLossFused",
           {{{24, 5}, type}, {{2, 3}, ge::DT_INT32}, {{2}, ge::DT_INT32}, {{2}, ge::DT_INT32}},
           {{{2}, ge::DT_FLOAT}, {{24, 5}, type}, {{2}, ge::DT_INT32}},
-          {int64_t{-1}, -1.0f, true},
+          {int64_t{-1}, -1.0f, true, false},
           {}};
 }
 
@@ -43,7 +43,7 @@ Launch Forward(ge::DataType type = ge::DT_FLOAT) {
   Launch launch = Fused(type);
   launch.op_type = "RnntLossForward";
   launch.outputs[1] = {rnnt_loss_fused::StateShape(24, 2), ge::DT_FLOAT};
-  launch.attrs = {int64_t{-1}, true, true};
+  launch.attrs = {int64_t{-1}, true, true, false};
   return launch;
 }
 
@@ -53,7 +53,7 @@ Launch Backward(ge::DataType type = ge::DT_FLOAT) {
   launch.inputs.push_back({rnnt_loss_fused::StateShape(24, 2), ge::DT_FLOAT});
   launch.inputs.push_back({{2}, ge::DT_FLOAT});
   launch.outputs = {{{24, 5}, type}};
-  launch.attrs.push_back(0.0f);
+  launch.attrs = {int64_t{-1}, -1.0f, true, 0.0f, false};
   return launch;
 }
 
@@ -124,6 +124,17 @@ CASE(TilingData) {
   ExpectEqual(data.has_status, 1, "has_status");
   ExpectEqual(data.needs_grad, 1, "needs_grad");
   ExpectEqual(data.fastemit_lambda, 0.0f, "fastemit_lambda");
+  ExpectEqual(data.blank_in_targets, 0, "blank_in_targets");
+}
+
+CASE(BlankInTargets) {
+  for (const Launch& plain : {Fused(), Forward(), Backward()}) {
+    Launch launch = plain;
+    launch.attrs.back() = true;
+    ExpectEqual(TileWell(launch).data.blank_in_targets, 1, "blank_in_targets");
+    launch.attrs.pop_back();
+    ExpectRefusal(launch, "`blank_in_targets` is missing.");
+  }
 }
 
 CASE(StateLayout) {
@@ -144,7 +155,7 @@ CASE(FastemitLambda) {
   ExpectRefusal(launch, "`fastemit_lambda` must be finite and at least 0, but is inf.");
   launch.attrs[3] = std::numeric_limits<float>::quiet_NaN();
   ExpectRefusal(launch, "`fastemit_lambda` must be finite and at least 0, but is nan.");
-  launch.attrs.pop_back();
+  launch.attrs.resize(3);
   ExpectRefusal(launch, "`fastemit_lambda` is missing.");
 }
 
@@ -161,7 +172,7 @@ CASE(ForwardWithoutGradient) {
   launch.inputs[4].shape = {672};
   ExpectRefusal(launch, "`state` must have shape (state size,) = (832,), but has (672,).");
   launch = Forward();
-  launch.attrs.pop_back();
+  launch.attrs.resize(2);
   ExpectRefusal(launch, "`needs_grad` is missing.");
 }
 
@@ -218,13 +229,13 @@ CASE(LaunchOfAllCoresAtOnce) {
 
 CASE(Attributes) {
   Launch launch = Fused();
-  launch.attrs = {int64_t{0}, 0.5f, false};
+  launch.attrs = {int64_t{0}, 0.5f, false, false};
   RnntLossFusedTilingData data = TileWell(launch).data;
   ExpectEqual(data.blank, 0, "blank");
   ExpectEqual(data.clamp, 0.5f, "clamp");
   ExpectEqual(data.fused_log_softmax, 0, "fused_log_softmax");
   launch = Forward();
-  launch.attrs = {int64_t{-5}, false, true};
+  launch.attrs = {int64_t{-5}, false, true, false};
   data = TileWell(launch).data;
   ExpectEqual(data.blank, 0, "blank of forward");
   ExpectEqual(data.fused_log_softmax, 0, "fused_log_softmax of forward");
