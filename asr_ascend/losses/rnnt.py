@@ -200,7 +200,7 @@ class RNNTLoss(torch.nn.Module):
         super().__init__()
         self.blank = checks.as_int("blank", blank)
         self.clamp = float(checks.as_float("clamp", clamp))
-        self.reduction = checks.checked_reduction(reduction)
+        self.reduction = "none" if reduction is None else reduction
         self.fused_log_softmax = fused_log_softmax
         self.fastemit_lambda = float(checks.as_float("fastemit_lambda", fastemit_lambda))
         self.blank_in_targets = blank_in_targets

@@ -124,10 +124,9 @@ def test_shape_device_and_option_errors(function, changes, message):
     assert message_of(ValueError, function, **arguments(**changes)) == message
 
 
-@pytest.mark.parametrize("reduction", ["average", "", None])
+@pytest.mark.parametrize("reduction", ["average", ""])
 def test_unknown_reduction(reduction):
-    shown = "None" if reduction is None else f'"{reduction}"'
-    message = f'`reduction` must be "none", "mean" or "sum", but is {shown}.'
+    message = f'`reduction` must be "none", "mean" or "sum", but is "{reduction}".'
     assert message_of(ValueError, rnnt_loss, **arguments(), reduction=reduction) == message
     module = RNNTLoss(reduction=reduction)
     assert message_of(ValueError, module, **arguments()) == message

@@ -142,7 +142,7 @@ def _row_statistics(joiner: JoinerTensors, task: Task, max_bytes: int) -> tuple[
             if wrong is not None:
                 # As the operator does it: NaN in this sample alone.
                 here = wrong.repeat(frames.stop - frames.start)
-                log_probs[rows, 1] = log_probs[rows, 1].where(~here, math.nan)
+                log_probs[rows, 1] = torch.where(here, math.nan, log_probs[rows, 1])
         first += sample.rows
     return log_probs, log_norm
 
@@ -184,7 +184,8 @@ def _float(logits: Tensor) -> Tensor:
 
 def _not_negative(costs: Tensor) -> Tensor:
     """Costs of log-probabilities may have any sign; rounded softmaxes may sum to above 1."""
-    return costs.clamp(min=0.0)
+    # No clamp: an NPU's vector unit may make 0 of a NaN.
+    return torch.where(costs < 0.0, 0.0, costs)
 
 
 def _two_column_loss(task: Task) -> Problem:

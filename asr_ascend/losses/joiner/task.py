@@ -89,7 +89,7 @@ class Task(NamedTuple):
         labels = self.problem.targets.new_full((sample.columns,), self.problem.blank)
         labels[:-1] = self.problem.targets[sample.b, : sample.columns - 1]
         wrong = self.wrong_labels_of(sample)
-        return labels if wrong is None else labels.where(~wrong, self.problem.blank)
+        return labels if wrong is None else torch.where(wrong, self.problem.blank, labels)
 
     def wrong_labels_of(self, sample: Sample) -> Tensor | None:
         """(U1,) bool: the columns that a label out of place leads out of; None: there is none."""
