@@ -2,6 +2,7 @@
 
 from asr_ascend.losses.alignment import rnnt_alignment
 from asr_ascend.losses.backends.npu_status import check_status
+from asr_ascend.losses.bands import band_around, lattice_band
 from asr_ascend.losses.joiner.loss import joiner_rnnt_loss
 from asr_ascend.losses.packing import pack_logits, unpack_logits
 from asr_ascend.losses.rnnt import RNNTLoss, available_backends, rnnt_loss, rnnt_loss_and_grad
@@ -9,8 +10,10 @@ from asr_ascend.losses.rnnt import RNNTLoss, available_backends, rnnt_loss, rnnt
 __all__ = [
     "RNNTLoss",
     "available_backends",
+    "band_around",
     "check_status",
     "joiner_rnnt_loss",
+    "lattice_band",
     "pack_logits",
     "rnnt_alignment",
     "rnnt_loss",

@@ -15,6 +15,7 @@ def rnnt_alignment(
     fused_log_softmax: bool = True,
     *,
     blank_in_targets: str = "error",
+    band: Tensor | None = None,
     backend: str | None = None,
 ) -> tuple[Tensor, Tensor]:
     """The likeliest alignment of each sample: the frame in which it emits each label.
@@ -23,8 +24,8 @@ def rnnt_alignment(
     of equally likely ones, the one whose labels come earliest. It has no gradient.
 
     Args:
-        logits, targets, logit_lengths, target_lengths, blank, fused_log_softmax, blank_in_targets:
-            as for :func:`rnnt_loss`.
+        logits, targets, logit_lengths, target_lengths, blank, fused_log_softmax, blank_in_targets,
+            band: as for :func:`rnnt_loss`.
         backend: "cpu", "reference" (slow, any device), or None for the native one of the device of
             ``logits``; NPUs have none.
 
@@ -51,6 +52,7 @@ def rnnt_alignment(
         blank,
         fused_log_softmax=fused_log_softmax,
         blank_in_targets=blank_in_targets,
+        band=band,
     )
     function_transforms.refuse_vmap("rnnt_alignment", logits, *problem[:3])
     chosen = backends.for_alignment("rnnt_alignment", logits, backend)

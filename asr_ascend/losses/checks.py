@@ -34,7 +34,7 @@ def check_logits(logits: Tensor) -> None:
 
 def check_targets(targets: Tensor, logits: Tensor, may_be_on_cpu: bool = False) -> None:
     """Raises unless they are (B, U) integers on the device of ``logits``, or on the CPU if so."""
-    _check_index("targets", targets)
+    check_index("targets", targets)
     if targets.dim() != 2 or (logits.dim() == 4 and targets.shape[0] != logits.shape[0]):
         expected = "(B, U)" if logits.dim() == 2 else f"({logits.shape[0]}, U)"
         raise ValueError(f"`targets` must be {expected}, but has shape {shape_of(targets)}.")
@@ -108,7 +108,8 @@ def checked_reduction(reduction: str | None) -> str:
     return reduction
 
 
-def _check_index(name: str, value: Tensor) -> None:
+def check_index(name: str, value: Tensor) -> None:
+    """Raises TypeError for what is no int32 or int64 tensor."""
     check_tensor(name, value)
     if value.dtype not in _INDEX_DTYPES:
         raise TypeError(f"`{name}` must be int32 or int64, but is {dtype_name(value.dtype)}.")
@@ -119,7 +120,7 @@ def check_lengths(
 ) -> None:
     """Raises unless both lengths are (B,) integers on the CPU or the device of ``logits``."""
     for name, lengths in (("logit_lengths", logit_lengths), ("target_lengths", target_lengths)):
-        _check_index(name, lengths)
+        check_index(name, lengths)
         if lengths.dim() != 1 or lengths.shape[0] != batch_size:
             raise ValueError(
                 f"`{name}` must have shape ({batch_size},), but has shape {shape_of(lengths)}."
@@ -135,7 +136,7 @@ def _check_device(name: str, value: Tensor, logits: Tensor) -> None:
 
 def check_windows(logits: Tensor, targets: Tensor, windows: Tensor) -> None:
     """Raises unless they are (B, columns of ``targets``, 2) integers where lengths may be."""
-    _check_index("emission_windows", windows)
+    check_index("emission_windows", windows)
     expected = (*shape_of(targets), 2)
     if shape_of(windows) != expected:
         raise ValueError(
@@ -143,6 +144,22 @@ def check_windows(logits: Tensor, targets: Tensor, windows: Tensor) -> None:
             f"`targets`, but has shape {shape_of(windows)}."
         )
     _check_device("emission_windows", windows, logits)
+
+
+def check_band(logits: Tensor, targets: Tensor, band: Tensor) -> None:
+    """Raises unless it is (B, T, 2) integers where lengths may be, and the logits are packed."""
+    check_index("band", band)
+    if band.dim() != 3 or band.shape[0] != targets.shape[0] or band.shape[2] != 2:
+        raise ValueError(
+            f"`band` must have shape ({targets.shape[0]}, T, 2), a first and a last column for "
+            f"each frame, but has shape {shape_of(band)}."
+        )
+    _check_device("band", band, logits)
+    if logits.dim() != 2:
+        raise ValueError(
+            "`logits` must be packed (N, V) where `band` is given, "
+            f"but has shape {shape_of(logits)}."
+        )
 
 
 def check_reuse(logits: Tensor, reuse_logits: bool) -> None:

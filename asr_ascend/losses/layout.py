@@ -11,16 +11,29 @@ import torch
 from torch import Tensor
 
 
-def row_offsets(logit_lengths: Tensor, target_lengths: Tensor) -> Tensor:
+def band_columns(band: Tensor, logit_lengths: Tensor) -> Tensor:
+    """How many columns of each frame are in a band: (B, T) int64, 0 past the sample's frames."""
+    t = torch.arange(band.shape[1], device=band.device)
+    columns = band[..., 1].to(torch.int64) - band[..., 0] + 1
+    return columns.where(t < logit_lengths.to(band.device)[:, None], 0)
+
+
+def row_offsets(
+    logit_lengths: Tensor, target_lengths: Tensor, band: Tensor | None = None
+) -> Tensor:
     """First packed row of each sample, and the number of rows N at the end.
 
     Args:
         logit_lengths: (B,) int32/int64, T_b.
         target_lengths: (B,) int32/int64, U_b.
+        band: (B, T, 2), whose cells are the rows; None: all cells.
 
     Returns:
-        (B + 1,) int64, on the device of the lengths.
+        (B + 1,) int64, on the device of the lengths, or of the band.
     """
+    if band is not None:
+        rows = band_columns(band, logit_lengths).sum(1)
+        return torch.nn.functional.pad(rows.cumsum(0), (1, 0))
     # In int64 from the first product on: N can pass 2**31 where no length does.
     rows = logit_lengths.to(torch.int64) * (target_lengths.to(torch.int64) + 1)
     return torch.nn.functional.pad(rows.cumsum(0), (1, 0))
@@ -69,7 +82,11 @@ def sample_lattices(
 
 
 def packed_cells(
-    num_rows: int, logit_lengths: Tensor, target_lengths: Tensor, device: torch.device
+    num_rows: int,
+    logit_lengths: Tensor,
+    target_lengths: Tensor,
+    device: torch.device,
+    band: Tensor | None = None,
 ) -> tuple[Tensor, Tensor, Tensor]:
     """Sample, frame and column of each packed row; no value goes to the host.
 
@@ -78,6 +95,7 @@ def packed_cells(
         logit_lengths: (B,) int32/int64, T_b.
         target_lengths: (B,) int32/int64, U_b.
         device: of the result.
+        band: (B, T, 2), whose cells are the rows; None: all cells.
 
     Returns:
         Three (N,) int64. From lengths that don't add up to N, the sample is one of the batch all
@@ -87,8 +105,21 @@ def packed_cells(
     if len(logit_lengths) == 0:
         nothing = torch.zeros_like(row)
         return nothing, nothing, nothing
+    if band is not None:
+        return _band_cells(row, logit_lengths, band.to(device))
     starts = row_offsets(logit_lengths, target_lengths).to(device)
     sample = (torch.searchsorted(starts, row, right=True) - 1).clamp(0, len(starts) - 2)
     columns = target_lengths.to(device, torch.int64)[sample].clamp(min=0) + 1
     within = row - starts[sample]
     return sample, torch.div(within, columns, rounding_mode="floor"), within % columns
+
+
+def _band_cells(row: Tensor, logit_lengths: Tensor, band: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    """The same for the rows of a band."""
+    columns = band_columns(band, logit_lengths).flatten()  # (B * T,)
+    starts = torch.nn.functional.pad(columns.cumsum(0), (1, 0))
+    frame = (torch.searchsorted(starts, row, right=True) - 1).clamp(0, len(columns) - 1)
+    first = band[..., 0].flatten().to(torch.int64)[frame]
+    T = band.shape[1]
+    sample = torch.div(frame, T, rounding_mode="floor")
+    return sample, frame - sample * T, first + row - starts[frame]

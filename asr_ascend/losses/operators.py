@@ -18,7 +18,7 @@ from asr_ascend.losses.problem import Problem
 _PROBLEM = (
     "Tensor targets, Tensor logit_lengths, Tensor target_lengths, "
     "SymInt blank, float clamp, bool fused_log_softmax, "
-    "float fastemit_lambda, bool blank_in_targets, Tensor? emission_windows"
+    "float fastemit_lambda, bool blank_in_targets, Tensor? emission_windows, Tensor? band"
 )
 
 library = torch.library.Library("asr_ascend", "DEF")
@@ -37,7 +37,7 @@ library.define(f"rnnt_loss_fused(Tensor logits, {_PROBLEM}) -> (Tensor costs, Te
 library.define("rnnt_loss_take_statuses(Device device, int count) -> Tensor[]")
 library.define(
     "rnnt_alignment(Tensor logits, Tensor targets, Tensor logit_lengths, Tensor target_lengths, "
-    "SymInt blank, bool fused_log_softmax, bool blank_in_targets)"
+    "SymInt blank, bool fused_log_softmax, bool blank_in_targets, Tensor? band)"
     " -> (Tensor frames, Tensor log_probs)"
 )
 
@@ -84,7 +84,12 @@ def costs_and_gradient_fused(logits: Tensor, problem: Problem) -> tuple[Tensor, 
 def best_paths(logits: Tensor, problem: Problem) -> tuple[Tensor, Tensor]:
     """Frames like ``targets`` and log-probability (B,) of the likeliest alignments."""
     frames, log_probs = torch.ops.asr_ascend.rnnt_alignment(
-        logits, *problem[:3], problem.blank, problem.fused_log_softmax, problem.blank_in_targets
+        logits,
+        *problem[:3],
+        problem.blank,
+        problem.fused_log_softmax,
+        problem.blank_in_targets,
+        problem.band,
     )
     return frames, log_probs
 

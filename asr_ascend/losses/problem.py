@@ -24,15 +24,17 @@ class Problem(NamedTuple):
     fastemit_lambda: float
     blank_in_targets: bool
     emission_windows: Tensor | None
+    band: Tensor | None
 
     def with_indices(self, change: Callable[[Tensor], Tensor]) -> Problem:
-        """The problem whose four integer tensors went through ``change``."""
-        windows = self.emission_windows
+        """The problem whose integer tensors went through ``change``."""
+        windows, band = self.emission_windows, self.band
         return self._replace(
             targets=change(self.targets),
             logit_lengths=change(self.logit_lengths),
             target_lengths=change(self.target_lengths),
             emission_windows=None if windows is None else change(windows),
+            band=None if band is None else change(band),
         )
 
     def of_samples(self, samples: slice) -> Problem:
@@ -41,13 +43,12 @@ class Problem(NamedTuple):
 
     def split(self) -> tuple[tuple[Tensor | None, ...], tuple[Any, ...]]:
         """Tensors, which autograd must save by itself, and all other fields; see ``joined``."""
-        return (*self[:3], self.emission_windows), self[3:-1]
+        return (*self[:3], *self[-2:]), self[3:-2]
 
     @classmethod
     def joined(cls, tensors: tuple[Tensor | None, ...], options: tuple[Any, ...]) -> Problem:
         """The inverse of ``split``."""
-        *indices, windows = tensors
-        return cls._make((*indices, *options, windows))
+        return cls._make((*tensors[:3], *options, *tensors[3:]))
 
 
 def make_problem(
@@ -61,6 +62,7 @@ def make_problem(
     fastemit_lambda: float = 0.0,
     blank_in_targets: str = "error",
     emission_windows: Tensor | None = None,
+    band: Tensor | None = None,
     *,
     targets_may_be_on_cpu: bool = False,
 ) -> Problem:
@@ -69,7 +71,7 @@ def make_problem(
     Args:
         logits: (N, V) or (B, T, U1, V).
         targets, logit_lengths, target_lengths, blank, clamp, fused_log_softmax, fastemit_lambda,
-            blank_in_targets, emission_windows: as for ``rnnt_loss``.
+            blank_in_targets, emission_windows, band: as for ``rnnt_loss``.
         targets_may_be_on_cpu: wherever ``logits`` are.
 
     Raises:
@@ -98,6 +100,8 @@ def make_problem(
         )
     if emission_windows is not None:
         checks.check_windows(logits, targets, emission_windows)
+    if band is not None:
+        checks.check_band(logits, targets, band)
     return Problem(
         targets,
         logit_lengths,
@@ -108,6 +112,7 @@ def make_problem(
         fastemit_lambda,
         blank_in_targets == "allow",
         emission_windows,
+        band,
     )
 
 

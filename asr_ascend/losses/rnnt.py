@@ -20,6 +20,7 @@ def rnnt_loss(
     fastemit_lambda: float = 0.0,
     blank_in_targets: str = "error",
     emission_windows: Tensor | None = None,
+    band: Tensor | None = None,
     reuse_logits: bool = False,
     backend: str | None = None,
     validate: bool = False,
@@ -60,6 +61,12 @@ def rnnt_loss(
             None: in every frame. Alignments that leave their windows are left out of the sum, and
             the softmax stays what it is. Any values: frames outside of [0, T_b) add nothing, and
             where no alignment is left the cost is +inf. Windows of padding are never read.
+        band: (B, T, 2) int32/int64, T at least every T_b: first and last column of each frame,
+            inclusive, on the CPU or the device of ``logits``; None: every column. Packed logits
+            then hold the rows of the band's cells only, in the order of t, then u, and every other
+            cell is impossible. Columns never fall from frame to frame. They overlap the frame
+            before or lie one label above it. The first frame holds column 0, the last one U_b.
+            :func:`lattice_band` makes one. Not on an NPU yet.
         reuse_logits: let the gradient overwrite the memory of ``logits``, so that none is
             allocated. Only one backward pass is possible then, and whoever else saved ``logits``
             for a backward pass gets torch's error about an in-place modification. The reference
@@ -108,6 +115,7 @@ def rnnt_loss(
         fastemit_lambda,
         blank_in_targets,
         emission_windows,
+        band,
     )
     checks.check_reuse(logits, reuse_logits)
     function_transforms.refuse_forward_mode("rnnt_loss", logits)
@@ -132,6 +140,7 @@ def rnnt_loss_and_grad(
     fastemit_lambda: float = 0.0,
     blank_in_targets: str = "error",
     emission_windows: Tensor | None = None,
+    band: Tensor | None = None,
     reuse_logits: bool = False,
     backend: str | None = None,
     validate: bool = False,
@@ -162,6 +171,7 @@ def rnnt_loss_and_grad(
         fastemit_lambda,
         blank_in_targets,
         emission_windows,
+        band,
     )
     checks.check_reuse(logits, reuse_logits)
     chosen = backends.for_loss("rnnt_loss", logits, backend)
@@ -215,6 +225,7 @@ class RNNTLoss(torch.nn.Module):
         logit_lengths: Tensor,
         target_lengths: Tensor,
         emission_windows: Tensor | None = None,
+        band: Tensor | None = None,
     ) -> Tensor:
         """The loss of a batch; arguments, result and errors as for :func:`rnnt_loss`."""
         if torch.jit.is_scripting():  # type: ignore[attr-defined]
@@ -232,6 +243,7 @@ class RNNTLoss(torch.nn.Module):
                 fastemit_lambda=self.fastemit_lambda,
                 blank_in_targets=self.blank_in_targets,
                 emission_windows=emission_windows,
+                band=band,
                 reuse_logits=self.reuse_logits,
                 backend=self.backend,
                 validate=self.validate,

@@ -9,7 +9,7 @@ import warnings
 import torch
 from torch import Tensor
 
-from asr_ascend.losses.layout import sample_lattices
+from asr_ascend.losses.layout import band_columns, packed_cells, sample_lattices
 from asr_ascend.losses.problem import Problem, on_device
 
 _POSITIVE_LOG_PROBS_MESSAGE = (
@@ -32,8 +32,13 @@ def target_length_error(sample: int, value: int, max_labels: int | None) -> Valu
     return ValueError(f"`target_lengths` must be {expected}, but is {value} for sample {sample}.")
 
 
-def row_count_error(num_rows: int, expected_rows: int) -> ValueError:
+def row_count_error(num_rows: int, expected_rows: int, has_band: bool = False) -> ValueError:
     """For packed logits whose number of rows is not N."""
+    if has_band:
+        return ValueError(
+            f"packed `logits` must have a row for each of the {expected_rows} cells of `band`, "
+            f"but has {num_rows}."
+        )
     return ValueError(
         "packed `logits` must have sum(logit_lengths * (target_lengths + 1)) = "
         f"{expected_rows} rows, but has {num_rows}."
@@ -54,6 +59,58 @@ def target_is_blank_error(sample: int, position: int, blank: int) -> ValueError:
         f"`targets` must not contain `blank`, but is {blank} "
         f"at position {position} of sample {sample}."
     )
+
+
+def band_error(band: Tensor, sample: int, frame: int, U: int) -> ValueError:
+    """For a band that breaks a rule in ``frame``: says which.
+
+    Args:
+        band: (B, T, 2).
+        sample, frame: where it was found.
+        U: U_b of the sample.
+    """
+    first, last = band[sample, frame].tolist()
+    before = band[sample, frame - 1].tolist() if frame > 0 else None
+    if not 0 <= first <= last <= U:
+        wanted = f"be a first and a last column in [0, {U}]"
+    elif before is None and first > 0:
+        wanted = "hold column 0"
+    elif before is not None and (first < before[0] or last < before[1]):
+        wanted = f"not fall below the frame before it, {before}"
+    elif before is not None and first > before[1] + 1:
+        wanted = f"overlap the frame before it, {before}, or lie one label above"
+    else:
+        wanted = f"hold the last column {U}"
+    which = "the last frame" if wanted.startswith("hold the last") else f"frame {frame}"
+    return ValueError(
+        f"`band` must {wanted} in {which} of sample {sample}, but is [{first}, {last}] there."
+    )
+
+
+def check_band(band: Tensor, logit_lengths: Tensor, target_lengths: Tensor) -> None:
+    """Raises ValueError for the first frame where a band breaks a rule.
+
+    Args:
+        band: (B, T, 2) int32/int64, T at least every T_b.
+        logit_lengths, target_lengths: (B,), in range.
+    """
+    T = band.shape[1]
+    for sample, num_frames in enumerate(logit_lengths.tolist()):
+        if num_frames > T:
+            raise logit_length_error(sample, num_frames, T)
+    band = band.cpu().to(torch.int64)
+    lengths, U = logit_lengths.cpu(), target_lengths.cpu()[:, None]
+    t = torch.arange(T)
+    first, last = band.unbind(-1)
+    first_before = torch.nn.functional.pad(first[:, :-1], (1, 0), value=0)
+    last_before = torch.nn.functional.pad(last[:, :-1], (1, 0), value=-1)
+    wrong = (first < 0) | (last < first) | (last > U)
+    wrong |= (first < first_before) | (last < last_before) | (first > last_before + 1)
+    wrong |= (t == lengths[:, None] - 1) & (last != U)
+    wrong &= t < lengths[:, None]
+    if wrong.any():
+        sample, frame = (int(index) for index in wrong.nonzero()[0])
+        raise band_error(band, sample, frame, int(U[sample]))
 
 
 def check_lengths(
@@ -127,8 +184,13 @@ def check_sizes(logits: Tensor, problem: Problem) -> None:
         problem.target_lengths,
         max_frames=None if packed else logits.shape[1],
         max_labels=label_limit(logits, problem.targets),
-        num_rows=logits.shape[0] if packed else None,
+        num_rows=logits.shape[0] if packed and problem.band is None else None,
     )
+    if problem.band is not None:
+        check_band(problem.band, problem.logit_lengths, problem.target_lengths)
+        cells = int(band_columns(problem.band, problem.logit_lengths).sum())
+        if cells != logits.shape[0]:
+            raise row_count_error(logits.shape[0], cells, has_band=True)
 
 
 def warn_if_logits(logits: Tensor, problem: Problem) -> None:
@@ -137,6 +199,10 @@ def warn_if_logits(logits: Tensor, problem: Problem) -> None:
     Lengths and targets must have passed their checks. Reads two values of each row.
     """
     targets, logit_lengths, target_lengths = problem[:3]
+    if problem.band is not None:
+        if _any_positive(_gathered_in_band(logits.detach(), problem)):
+            warnings.warn(_POSITIVE_LOG_PROBS_MESSAGE, UserWarning, stacklevel=2)
+        return
     lattices = sample_lattices(logits.detach(), logit_lengths, target_lengths)
     for lattice, labels, num_labels in zip(lattices, targets, target_lengths.tolist(), strict=True):
         index = labels[:num_labels, None].to(logits.device, torch.int64)  # (U_b, 1)
@@ -144,6 +210,16 @@ def warn_if_logits(logits: Tensor, problem: Problem) -> None:
         if _any_positive(lattice[:, :, problem.blank]) or _any_positive(label_values):
             warnings.warn(_POSITIVE_LOG_PROBS_MESSAGE, UserWarning, stacklevel=2)
             return
+
+
+def _gathered_in_band(logits: Tensor, problem: Problem) -> Tensor:
+    """(2 N,): the values of blank and label of every row; blank's where there is no label."""
+    lengths = problem.logit_lengths, problem.target_lengths
+    b, _, u = packed_cells(len(logits), *lengths, logits.device, problem.band)
+    labels = torch.nn.functional.pad(problem.targets, (0, 1)).to(logits.device, torch.int64)[b, u]
+    has_label = u < problem.target_lengths.to(logits.device)[b]
+    index = labels.where(has_label, problem.blank)[:, None]
+    return torch.cat([logits[:, problem.blank], logits.gather(1, index)[:, 0]])
 
 
 def _any_positive(values: Tensor) -> bool:

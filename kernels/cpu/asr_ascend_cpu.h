@@ -19,7 +19,7 @@ extern "C" {
 #endif
 
 // Raised by one whenever a struct or a signature below changes.
-#define ASR_ASCEND_CPU_ABI_VERSION 3
+#define ASR_ASCEND_CPU_ABI_VERSION 4
 
 enum asr_ascend_dtype {
   ASR_ASCEND_FLOAT32 = 0,
@@ -36,10 +36,11 @@ enum asr_ascend_status {
   ASR_ASCEND_BAD_TARGET_LENGTH = 3,  // sample: U_b < 0, above padded_u1 - 1 or above target_columns
   ASR_ASCEND_BAD_TARGET = 4,         // sample, position: label outside [0, V)
   ASR_ASCEND_TARGET_IS_BLANK = 5,    // sample, position: label equal to blank, not allowed
-  ASR_ASCEND_BAD_ROWS = 6,           // value: sum of T_b * (U_b + 1), which is not packed_rows
+  ASR_ASCEND_BAD_ROWS = 6,           // value: number of cells, which is not packed_rows
   ASR_ASCEND_CROSS_CHECK_FAILED = 7,  // sample: forward and backward scores disagree
   ASR_ASCEND_NO_MEMORY = 8,
-  ASR_ASCEND_BAD_ISA = 9,  // ASR_ASCEND_ISA names a version this CPU or build does not have
+  ASR_ASCEND_BAD_ISA = 9,    // ASR_ASCEND_ISA names a version this CPU or build does not have
+  ASR_ASCEND_BAD_BAND = 10,  // sample, position: frame where the band breaks a rule
 };
 
 // Where a status other than OK was found. Unused fields are -1.
@@ -53,6 +54,7 @@ typedef struct asr_ascend_failure {
 //   padded: b * stride_b + t * stride_t + u * stride_u
 //   packed: (row_offset_b + t * (U_b + 1) + u) * stride_u, row_offset_b = sum of T * (U + 1) before
 //   b
+// and with a band: (cells of the samples and frames before + u - first column of t) * stride_u
 typedef struct asr_ascend_rnnt_layout {
   int64_t packed_rows;  // N of a packed (N, V) tensor, or -1 for a padded (B, T, U1, V) one
   int64_t padded_t;     // T of a padded tensor; unused when packed
@@ -74,6 +76,12 @@ typedef struct asr_ascend_rnnt_problem {
   // other transition by it is impossible, and the softmax is what it was. NULL: in every frame.
   // Any values: frames outside [0, T_b) add nothing, first > last leaves the label no frame.
   const int64_t* emission_windows;
+  // (B, band_frames, 2): first and last column, inclusive, of each frame t < T_b; packed logits
+  // have the rows of these cells alone, and every other cell is impossible. Both never fall; a
+  // frame's columns overlap the next's or lie a step of one label below; (0, 0) and (T_b - 1, U_b)
+  // are inside. NULL: every cell.
+  const int64_t* band;
+  int64_t band_frames;
   double clamp;  // <= 0: off
   // FastEmit: in the gradient, the derivative by a label's log-probability counts 1 + this much
   // (1 + 1e38 at most). The costs are what they were. 0: off.
@@ -86,8 +94,8 @@ typedef struct asr_ascend_rnnt_problem {
   asr_ascend_rnnt_layout logits_layout;
 } asr_ascend_rnnt_problem;
 
-// What the gradient needs from the forward pass: five planes of N doubles each, N = sum of
-// T_b * (U_b + 1), in one buffer that the caller owns. Opaque but for its size.
+// What the gradient needs from the forward pass: five planes of N doubles each, N cells, in one
+// buffer that the caller owns. Opaque but for its size.
 #define ASR_ASCEND_STATE_PLANES 5
 
 ASR_ASCEND_EXPORT int32_t asr_ascend_abi_version(void);

@@ -15,6 +15,9 @@ from asr_ascend.losses.problem import Problem
 class LossBackend(Protocol):
     """What a module of a backend offers for the loss."""
 
+    # Whether it takes a band.
+    HAS_BANDS: bool
+
     def is_available(self) -> bool:
         """Whether it can be used here and now."""
 

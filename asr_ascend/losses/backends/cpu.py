@@ -11,6 +11,8 @@ from asr_ascend.losses import checks, operators, values
 from asr_ascend.losses.backends import cpu_library
 from asr_ascend.losses.problem import Problem
 
+HAS_BANDS = True
+
 
 def is_available() -> bool:
     """Whether the CPU library can be used now."""
@@ -109,9 +111,19 @@ def _alignment(
     blank: int,
     fused_log_softmax: bool,
     blank_in_targets: bool,
+    band: Tensor | None,
 ) -> tuple[Tensor, Tensor]:
     indices = targets, logit_lengths, target_lengths
-    problem = Problem(*indices, blank, -1.0, fused_log_softmax, 0.0, blank_in_targets, None)
+    problem = Problem(
+        *indices,
+        blank=blank,
+        clamp=-1.0,
+        fused_log_softmax=fused_log_softmax,
+        fastemit_lambda=0.0,
+        blank_in_targets=blank_in_targets,
+        emission_windows=None,
+        band=band,
+    )
     problem = _kernel_problem(problem)
     logits = _row_contiguous(logits)
     frames, log_probs = operators.new_paths(logits, targets)
@@ -134,6 +146,9 @@ def _kernel_problem(problem: Problem) -> Problem:
     windows = problem.emission_windows
     if windows is not None and windows.shape != (*targets.shape, 2):
         raise RuntimeError("emission_windows must have two frames for each of targets.")
+    band = problem.band
+    if band is not None and (band.dim() != 3 or band.shape[::2] != (len(targets), 2)):
+        raise RuntimeError("band must have two columns for each frame of each of targets.")
     return problem.with_indices(lambda index: index.to(torch.int64).contiguous())
 
 
@@ -153,12 +168,17 @@ def _kernel_error(
     packed = logits.dim() == 2
     if status == cpu_library.BAD_LOGIT_LENGTH:
         max_frames = None if packed else logits.shape[1]
+        if problem.band is not None:
+            max_frames = problem.band.shape[1]
         return values.logit_length_error(b, int(problem.logit_lengths[b]), max_frames)
     if status == cpu_library.BAD_TARGET_LENGTH:
         max_labels = values.label_limit(logits, problem.targets)
         return values.target_length_error(b, int(problem.target_lengths[b]), max_labels)
     if status == cpu_library.BAD_ROWS:
-        return values.row_count_error(logits.shape[0], failure.value)
+        has_band = problem.band is not None
+        return values.row_count_error(logits.shape[0], failure.value, has_band)
+    if status == cpu_library.BAD_BAND and problem.band is not None:
+        return values.band_error(problem.band, b, position, int(problem.target_lengths[b]))
     if status == cpu_library.BAD_TARGET:
         label = int(problem.targets[b, position])
         return values.target_range_error(b, position, label, logits.shape[-1])

@@ -14,7 +14,7 @@ from torch import Tensor
 from asr_ascend.losses.backends.library_files import PACKAGE_FOLDER, SLOW_WAY, overriding_path
 from asr_ascend.losses.problem import Problem
 
-ABI_VERSION = 3  # kernels/cpu/asr_ascend_cpu.h
+ABI_VERSION = 4  # kernels/cpu/asr_ascend_cpu.h
 STATE_PLANES = 5
 
 OK = 0
@@ -25,6 +25,7 @@ TARGET_IS_BLANK = 5
 BAD_ROWS = 6
 CROSS_CHECK_FAILED = 7
 NO_MEMORY = 8
+BAD_BAND = 10
 
 _LIBRARY_NAME = "libasr_ascend_cpu.so"
 _DISTRIBUTION = "asr-ascend"
@@ -69,6 +70,8 @@ class ProblemStruct(ctypes.Structure):
         ("targets", ctypes.c_void_p),
         ("target_columns", ctypes.c_int64),
         ("emission_windows", ctypes.c_void_p),
+        ("band", ctypes.c_void_p),
+        ("band_frames", ctypes.c_int64),
         ("clamp", ctypes.c_double),
         ("fastemit_lambda", ctypes.c_double),
         ("fused_log_softmax", ctypes.c_int32),
@@ -81,7 +84,7 @@ class ProblemStruct(ctypes.Structure):
     @classmethod
     def of(cls, logits: Tensor, problem: Problem) -> "ProblemStruct":
         """Index tensors must be contiguous int64, the last dimension of logits contiguous."""
-        windows = problem.emission_windows
+        windows, band = problem.emission_windows, problem.band
         return cls(
             problem.targets.shape[0],
             logits.shape[-1],
@@ -91,6 +94,8 @@ class ProblemStruct(ctypes.Structure):
             problem.targets.data_ptr(),
             problem.targets.shape[1],
             None if windows is None else windows.data_ptr(),
+            None if band is None else band.data_ptr(),
+            0 if band is None else band.shape[1],
             problem.clamp,
             problem.fastemit_lambda,
             problem.fused_log_softmax,

@@ -23,6 +23,8 @@ MAX_CORES = 64
 BLOCK_BYTES = 32
 CACHE_LINE_BYTES = 64
 
+HAS_BANDS = False
+
 
 def is_available() -> bool:
     """Whether NPU tensors can exist here and the binding can be used now."""
@@ -151,7 +153,10 @@ def _check_limits(logits: Tensor, problem: Problem) -> None:
             f"`targets` on an NPU must have at most {MAX_TARGET_COLUMNS} columns, "
             f"but has {problem.targets.shape[1]}."
         )
-
+    if problem.band is not None:
+        raise ValueError(
+            "`band` must be None on an NPU, whose operator has no bands yet, but is given."
+        )
     if problem.blank_in_targets and problem.emission_windows is not None:
         # Closing a window moves the label's logit away, and blank's with it.
         raise ValueError(

@@ -18,6 +18,8 @@ from asr_ascend.losses.problem import Problem
 # Elsewhere (NPU, MPS) float64 is missing or incomplete; there the lattice is float32.
 _FLOAT64_DEVICES = ("cpu", "cuda")
 
+HAS_BANDS = True
+
 
 def is_available() -> bool:
     """Always."""
@@ -82,6 +84,8 @@ def _log_probs(rows: Tensor, problem: Problem) -> tuple[Tensor, Tensor]:
     if problem.emission_windows is not None:
         first, last = pad(problem.emission_windows, (0, 0, 0, 1))[b, u].unbind(-1)
         possible = possible & (first <= t) & (t <= last)
+    if problem.band is not None:
+        possible = possible & (u < problem.band[b, t, 1])  # a label doesn't lead out of the band
 
     log_probs = rows.log_softmax(-1) if problem.fused_log_softmax else rows
     label_log_prob = log_probs.gather(1, label[:, None])[:, 0]
@@ -91,6 +95,9 @@ def _log_probs(rows: Tensor, problem: Problem) -> tuple[Tensor, Tensor]:
     if not problem.fused_log_softmax:
         # In the last frame a blank leads nowhere while labels are left, so it is not read.
         unused = (t + 1 == problem.logit_lengths[b]) & (u < problem.target_lengths[b])
+        if problem.band is not None:  # nor does it out of the band
+            leaves = u < pad(problem.band, (0, 0, 0, 1))[b, t + 1, 0]
+            unused = unused | (leaves & (t + 1 < problem.logit_lengths[b]))
         blank_log_prob = blank_log_prob.masked_fill(unused, -math.inf)
     return blank_log_prob, label_log_prob.masked_fill(~possible, -math.inf)
 
@@ -98,7 +105,7 @@ def _log_probs(rows: Tensor, problem: Problem) -> tuple[Tensor, Tensor]:
 def _cells(rows: Tensor, problem: Problem) -> tuple[Tensor, Tensor, Tensor]:
     """(N,) each: sample, frame and column of every packed row."""
     lengths = problem.logit_lengths, problem.target_lengths
-    return layout.packed_cells(len(rows), *lengths, rows.device)
+    return layout.packed_cells(len(rows), *lengths, rows.device, problem.band)
 
 
 def _lattice_costs(blank_log_prob: Tensor, label_log_prob: Tensor, problem: Problem) -> Tensor:
@@ -210,7 +217,8 @@ def _gradient(logits: Tensor, problem: Problem, grad_costs: Tensor) -> Tensor:
             log_probs, rows, (by_blank, by_label), create_graph=create_graph
         )
 
-    lattice_sizes = problem.logit_lengths * (problem.target_lengths + 1)
+    lengths = problem.logit_lengths, problem.target_lengths
+    lattice_sizes = layout.row_offsets(*lengths, problem.band).diff()
     cost = costs.detach().repeat_interleave(lattice_sizes)[:, None]  # (N, 1)
     grad = grad.masked_fill(cost.isinf(), 0.0).masked_fill(cost.isnan(), math.nan)
     if problem.clamp > 0:

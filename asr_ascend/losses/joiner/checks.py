@@ -108,13 +108,14 @@ def check_batch_size(targets: Tensor, batch_size: int) -> None:
 
 
 def checked_lengths(encoder: Tensor, predictor: Tensor, problem: Problem) -> Problem:
-    """The problem with int64 lengths on the CPU.
+    """The problem with int64 lengths and band on the CPU.
 
     Values are checked here, once for the whole batch, so that errors name the sample.
     """
     problem = problem._replace(
         logit_lengths=problem.logit_lengths.to("cpu", torch.int64),
         target_lengths=problem.target_lengths.to("cpu", torch.int64),
+        band=None if problem.band is None else problem.band.to("cpu", torch.int64),
     )
     values.check_lengths(
         problem.logit_lengths,
@@ -122,4 +123,6 @@ def checked_lengths(encoder: Tensor, predictor: Tensor, problem: Problem) -> Pro
         max_frames=encoder.shape[1],
         max_labels=min(predictor.shape[1] - 1, problem.targets.shape[1]),
     )
+    if problem.band is not None:
+        values.check_band(problem.band, problem.logit_lengths, problem.target_lengths)
     return problem

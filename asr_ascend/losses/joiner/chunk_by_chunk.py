@@ -64,12 +64,16 @@ def add_gradient(
             continue
         labels = task.labels_of(sample)
         if kept is None:
-            for frames, cells in chunks.frames_of(sample):
-                hidden, logits = chunks.fill(sample, frames)
-                label = labels.repeat(frames.stop - frames.start)
-                _to_gradient(logits, shares[cells], log_norm[cells], label, task)
+            for piece in chunks.pieces(sample):
+                hidden, logits = chunks.fill(sample, piece)
+                rows_of = piece.rows
+                label = piece.of_rows(labels)
+                _to_gradient(logits, shares[rows_of], log_norm[rows_of], label, task)
                 sums.add_products(hidden, logits, scale)
-                sums.add_frames(hidden, sample.b, frames, scale)
+                if piece.frames is not None:
+                    sums.add_frames(hidden, sample.b, piece.frames, scale)
+                else:
+                    sums.add_cells(hidden, sample.b, piece.t, piece.u, scale)
             continue
         for row in kept.split(chunks.max_rows):
             t, u = sample.cells(row)
@@ -79,28 +83,52 @@ def add_gradient(
             sums.add_cells(hidden, sample.b, t, u, scale)
 
 
+class _Piece(NamedTuple):
+    """Some rows of a sample: whole frames, or in a band any cells."""
+
+    rows: slice  # among the sample's
+    frames: slice | None
+    t: Tensor
+    u: Tensor
+
+    def of_rows(self, of_columns: Tensor) -> Tensor:
+        """(rows,): what each row has, from what the columns have."""
+        if self.frames is not None:
+            return of_columns.repeat(self.frames.stop - self.frames.start)
+        return of_columns[self.u]
+
+
 class _Chunks:
     """One chunk's memory, used for all of them."""
 
     def __init__(self, joiner: JoinerTensors, task: Task, max_bytes: int) -> None:
         self.joiner = joiner
         self._rows_wanted = min(block_rows(joiner.row_bytes()), max_bytes // joiner.row_bytes())
-        most = ((self._frames(sample) * sample.columns) for sample in task.samples())
-        self.max_rows = max(most, default=0)
+        self.max_rows = max((self._rows(sample) for sample in task.samples()), default=0)
         self._hidden, self._logits = joiner.new_rows(self.max_rows)
 
-    def frames_of(self, sample: Sample) -> Iterator[tuple[slice, slice]]:
-        """Frames of each chunk of a sample, and their rows among the sample's."""
-        step = self._frames(sample)
-        for start in range(0, sample.frames, step):
-            stop = min(start + step, sample.frames)
-            yield slice(start, stop), slice(start * sample.columns, stop * sample.columns)
+    def pieces(self, sample: Sample) -> Iterator[_Piece]:
+        """All rows of a sample, a chunk at a time."""
+        nothing = torch.empty(0, dtype=torch.int64)
+        if sample.band is None:
+            step = self._rows(sample) // sample.columns
+            for start in range(0, sample.frames, step):
+                stop = min(start + step, sample.frames)
+                rows = slice(start * sample.columns, stop * sample.columns)
+                yield _Piece(rows, slice(start, stop), nothing, nothing)
+            return
+        t, u = sample.cells(torch.arange(sample.rows, device=self._hidden.device))
+        for start in range(0, sample.rows, self.max_rows):
+            rows = slice(start, min(start + self.max_rows, sample.rows))
+            yield _Piece(rows, None, t[rows], u[rows])
 
-    def fill(self, sample: Sample, frames: slice) -> tuple[Tensor, Tensor]:
-        """Hidden activations and logits of some frames."""
-        count = (frames.stop - frames.start) * sample.columns
+    def fill(self, sample: Sample, piece: _Piece) -> tuple[Tensor, Tensor]:
+        """Hidden activations and logits of a piece."""
+        if piece.frames is None:
+            return self.fill_cells(sample, piece.t, piece.u)
+        count = piece.rows.stop - piece.rows.start
         hidden, logits = self._hidden[:count], self._logits[:count]
-        self.joiner.write_frames(hidden, sample.b, frames, sample.columns)
+        self.joiner.write_frames(hidden, sample.b, piece.frames, sample.columns)
         self.joiner.activate(hidden)
         self.joiner.write_logits(logits, hidden)
         return hidden, logits
@@ -113,8 +141,11 @@ class _Chunks:
         self.joiner.write_logits(logits, hidden)
         return hidden, logits
 
-    def _frames(self, sample: Sample) -> int:
-        return min(sample.frames, max(1, self._rows_wanted // sample.columns))
+    def _rows(self, sample: Sample) -> int:
+        """Of a chunk: whole frames, where there is no band."""
+        if sample.band is not None:
+            return min(sample.rows, max(1, self._rows_wanted))
+        return sample.columns * min(sample.frames, max(1, self._rows_wanted // sample.columns))
 
 
 def _row_statistics(joiner: JoinerTensors, task: Task, max_bytes: int) -> tuple[Tensor, Tensor]:
@@ -127,10 +158,10 @@ def _row_statistics(joiner: JoinerTensors, task: Task, max_bytes: int) -> tuple[
     first = 0
     for sample in task.samples():
         labels, wrong = task.labels_of(sample), task.wrong_labels_of(sample)
-        for frames, cells in chunks.frames_of(sample):
-            rows = slice(first + cells.start, first + cells.stop)
-            logits = _float(chunks.fill(sample, frames)[1])
-            label = labels.repeat(frames.stop - frames.start)[:, None]
+        for piece in chunks.pieces(sample):
+            rows = slice(first + piece.rows.start, first + piece.rows.stop)
+            logits = _float(chunks.fill(sample, piece)[1])
+            label = piece.of_rows(labels)[:, None]
             # Differences from the maximum, and only then the sum's logarithm: what is added to a
             # path's score is small where its rows are sure, and keeps its digits.
             maximum = logits.amax(1, keepdim=True)
@@ -141,7 +172,7 @@ def _row_statistics(joiner: JoinerTensors, task: Task, max_bytes: int) -> tuple[
             log_norm[rows] = (maximum + log_sum)[:, 0]
             if wrong is not None:
                 # As the operator does it: NaN in this sample alone.
-                here = wrong.repeat(frames.stop - frames.start)
+                here = piece.of_rows(wrong)
                 log_probs[rows, 1] = torch.where(here, math.nan, log_probs[rows, 1])
         first += sample.rows
     return log_probs, log_norm
@@ -156,7 +187,7 @@ def _masses(shares: Tensor, softmax: Tensor, task: Task) -> Tensor:
     masses = -(shares - softmax * total).clamp(max=0).sum(1)
     if not task.problem.blank_in_targets:
         return masses
-    labels = [task.labels_of(sample).repeat(sample.frames) for sample in task.samples()]
+    labels = [sample.of_rows(task.labels_of(sample)) for sample in task.samples()]
     one_component = torch.cat(labels) == task.problem.blank
     return torch.where(one_component, -(total - softmax[:, :1] * total)[:, 0].clamp(max=0), masses)
 

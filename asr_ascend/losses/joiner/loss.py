@@ -9,6 +9,7 @@ from torch import Tensor
 
 from asr_ascend.losses import backends, function_transforms, values
 from asr_ascend.losses.backends import LossBackend
+from asr_ascend.losses.bands import lattice_band
 from asr_ascend.losses.checks import checked_reduction
 from asr_ascend.losses.joiner import checks
 from asr_ascend.losses.joiner.chunk_by_chunk import (
@@ -46,6 +47,7 @@ def joiner_rnnt_loss(
     fastemit_lambda: float = 0.0,
     blank_in_targets: str = "error",
     emission_windows: Tensor | None = None,
+    band: Tensor | None = None,
     backend: str | None = None,
     validate: bool = False,
 ) -> Tensor:
@@ -68,9 +70,11 @@ def joiner_rnnt_loss(
         weight: (V, H) of the output layer. Under autocast its product runs in autocast's dtype.
         bias: (V,) or None.
         targets, logit_lengths, target_lengths, blank, clamp, fastemit_lambda, blank_in_targets,
-            emission_windows, backend: as for :func:`rnnt_loss`, and ``targets`` may be on the CPU
-            wherever the rest is. The loop over samples needs the lengths on the CPU: from elsewhere
-            they are copied there, once per call.
+            emission_windows, band, backend: as for :func:`rnnt_loss`, and ``targets`` may be on
+            the CPU wherever the rest is. The loop over samples needs lengths and band on the CPU:
+            from elsewhere they are copied there, once per call. With windows and no band, only the
+            band that the windows leave is computed, where the backend has bands: value and
+            gradient are the same to rounding.
         reduction: "none", "sum", or "mean", which divides the sum by B.
         activation: "tanh" or "relu".
         weights: (B,) float; each sample's cost is multiplied by its weight before the reduction.
@@ -125,12 +129,15 @@ def joiner_rnnt_loss(
         fastemit_lambda=fastemit_lambda,
         blank_in_targets=blank_in_targets,
         emission_windows=emission_windows,
+        band=band,
         targets_may_be_on_cpu=True,
     )
     problem = checks.checked_lengths(encoder_out, predictor_out, problem)
     checks.check_weights(weights, len(encoder_out))
     sample_weights = [1.0] * len(encoder_out) if weights is None else weights.tolist()
     chosen = backends.for_loss("joiner_rnnt_loss", no_rows, backend)
+    if band is None and emission_windows is not None and chosen.HAS_BANDS:
+        problem = problem._replace(band=_band_of_windows(problem, emission_windows))
     problem, wrong_labels = _with_labels_on_device(problem, no_rows, chosen, validate)
     task = Task(problem, sample_weights, float(max_dropped_mass), chosen, validate, wrong_labels)
     make_joiner = functools.partial(
@@ -141,6 +148,12 @@ def joiner_rnnt_loss(
     )
     with torch.autocast(encoder_out.device.type, enabled=False):
         return _loss(inputs, make_joiner, task, max_bytes or _DEFAULT_MAX_BYTES, weights, reduction)
+
+
+def _band_of_windows(problem: Problem, emission_windows: Tensor) -> Tensor:
+    """The cells that the windows leave; a sample without an alignment costs +inf in any band."""
+    lengths = problem.logit_lengths, problem.target_lengths
+    return lattice_band(emission_windows.cpu(), *lengths, on_empty="widen")
 
 
 function_transforms.refuse_script(joiner_rnnt_loss, "call it outside of the scripted code")

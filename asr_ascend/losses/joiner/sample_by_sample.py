@@ -25,7 +25,10 @@ def costs_sample_by_sample(
     for group in groups:
         hidden, logits = (buffer[: _num_rows(group)] for buffer in buffers)
         for sample, rows in zip(group, _split(hidden, group), strict=True):
-            joiner.write_frames(rows, sample.b, sample.all_frames, sample.columns)
+            if sample.band is None:
+                joiner.write_frames(rows, sample.b, sample.all_frames, sample.columns)
+            else:
+                joiner.write_cells(rows, sample.b, *_all_cells(sample, rows))
         joiner.activate(hidden)
         joiner.write_logits(logits, hidden)
         here = slice(group[0].b, group[-1].b + 1)
@@ -45,7 +48,10 @@ def _add_gradient(
     if task.max_dropped_mass == 0:
         sums.add_products(hidden, gradient, weight)
         for sample, rows in zip(group, _split(hidden, group), strict=True):
-            sums.add_frames(rows, sample.b, sample.all_frames, weight)
+            if sample.band is None:
+                sums.add_frames(rows, sample.b, sample.all_frames, weight)
+            else:
+                sums.add_cells(rows, sample.b, *_all_cells(sample, rows), weight)
         return
     parts = zip(group, _split(hidden, group), _split(gradient, group), strict=True)
     for sample, hidden_rows, gradient_rows in parts:
@@ -65,10 +71,15 @@ def _masses(gradient: Tensor, task: Task, sample: Sample) -> Tensor:
             masses[rows] = gradient[rows].float().norm(1, dim=1) / 2
         return masses
     # A row's components sum to 0, and none but those of blank and label are negative.
-    labels = task.labels_of(sample).repeat(sample.frames)  # (rows,)
+    labels = sample.of_rows(task.labels_of(sample))
     of_blank = gradient[:, task.problem.blank].float()
     of_label = gradient.gather(1, labels[:, None])[:, 0].float() * (labels != task.problem.blank)
     return -(of_blank.clamp(max=0) + of_label.clamp(max=0))
+
+
+def _all_cells(sample: Sample, rows: Tensor) -> tuple[Tensor, Tensor]:
+    """Frame and column of each of a sample's ``rows``, on their device."""
+    return sample.cells(torch.arange(len(rows), device=rows.device))
 
 
 def _num_rows(group: list[Sample]) -> int:

@@ -7,6 +7,7 @@ import torch
 from torch import Tensor
 
 from asr_ascend.losses.backends import LossBackend
+from asr_ascend.losses.layout import packed_cells
 from asr_ascend.losses.problem import Problem, cost_dtype
 
 
@@ -17,26 +18,39 @@ class Sample(NamedTuple):
     frames: int
     columns: int
     weight: float
+    band: Tensor | None = None  # (frames, 2) int64 on the CPU; None: every column
 
     @property
     def rows(self) -> int:
-        """Cells of the lattice."""
-        return self.frames * self.columns
+        """Cells of the lattice, or of its band."""
+        if self.band is None:
+            return self.frames * self.columns
+        return int((self.band[:, 1] - self.band[:, 0] + 1).sum())
 
     @property
     def all_frames(self) -> slice:
         """Of the sample's lattice."""
         return slice(0, self.frames)
 
+    def of_rows(self, of_columns: Tensor) -> Tensor:
+        """(rows,): what each row has, from what the columns (U1,) have."""
+        if self.band is None:
+            return of_columns.repeat(self.frames)
+        return of_columns[self.cells(torch.arange(self.rows, device=of_columns.device))[1]]
+
     def cells(self, row: Tensor) -> tuple[Tensor, Tensor]:
         """Frame and column of each of its rows."""
+        if self.band is not None:
+            lengths = torch.tensor([self.frames]), torch.tensor([self.columns - 1])
+            cells = packed_cells(self.rows, *lengths, row.device, self.band[None])
+            return cells[1][row], cells[2][row]
         return torch.div(row, self.columns, rounding_mode="floor"), row % self.columns
 
 
 class Task(NamedTuple):
     """A checked batch but for what its rows are made of."""
 
-    problem: Problem  # lengths int64 on the CPU, targets int64 on the joiner's device
+    problem: Problem  # lengths and band int64 on the CPU, targets int64 on the joiner's device
     weights: list[float]
     max_dropped_mass: float
     backend: LossBackend
@@ -48,7 +62,8 @@ class Task(NamedTuple):
         """Every sample in order, those of weight 0 too."""
         lengths = self.problem.logit_lengths.tolist(), self.problem.target_lengths.tolist()
         for b, (frames, labels) in enumerate(zip(*lengths, strict=True)):
-            yield Sample(b, frames, labels + 1, self.weights[b])
+            band = None if self.problem.band is None else self.problem.band[b, :frames]
+            yield Sample(b, frames, labels + 1, self.weights[b], band)
 
     def largest_sample(self) -> int:
         """Most rows of a sample that isn't left out."""

@@ -71,19 +71,66 @@ void Trace(const Scores& scores, int64_t* frames) {
   }
 }
 
+// The same in a band, frame by frame.
+void BestScoresInBand(const Scores& scores, const core::Band& band) {
+  for (int64_t t = 0; t < scores.lattice.frames; ++t) {
+    const int64_t first = core::FirstColumn(band, t);
+    const int64_t last_before = t > 0 ? core::LastColumn(band, t - 1) : -1;
+    int64_t cell = band.offsets[t];
+    for (int64_t u = first; u <= core::LastColumn(band, t); ++u, ++cell) {
+      double best = cell == 0 ? 0.0 : kImpossible;
+      if (u <= last_before) {
+        const int64_t by_blank = core::BandCell(band, t - 1, u);
+        best = scores.alpha[by_blank] + scores.blank[by_blank];
+      }
+      if (u > first) best = std::max(best, scores.alpha[cell - 1] + scores.label[cell - 1]);
+      scores.alpha[cell] = best;
+    }
+  }
+}
+
+// A step by label is taken where it is what the best score came from, and a blank wins a tie.
+void TraceInBand(const Scores& scores, const core::Band& band, int64_t* frames) {
+  int64_t t = scores.lattice.frames - 1;
+  int64_t u = scores.lattice.columns - 1;
+  while (u > 0) {
+    double blank_score = kImpossible;
+    if (t > 0 && u <= core::LastColumn(band, t - 1)) {
+      const int64_t by_blank = core::BandCell(band, t - 1, u);
+      blank_score = scores.alpha[by_blank] + scores.blank[by_blank];
+    }
+    double label_score = kImpossible;
+    if (u > core::FirstColumn(band, t)) {
+      const int64_t by_label = core::BandCell(band, t, u - 1);
+      label_score = scores.alpha[by_label] + scores.label[by_label];
+    }
+    if (label_score > blank_score) {
+      frames[--u] = t;
+    } else {
+      --t;
+    }
+  }
+}
+
 }  // namespace
 
 double BestPath(const Job& job, const Sample& sample, int64_t* frames) {
   const Scores scores = {sample.lattice, job.planes.blank + sample.first_row,
                          job.planes.label + sample.first_row, job.planes.alpha + sample.first_row};
-  const int64_t cells = core::CellCount(sample.lattice);
+  const int64_t cells = sample.cells;
   std::fill(frames, frames + sample.lattice.columns - 1, int64_t{-1});
   if (HasNan(scores.blank, cells) || HasNan(scores.label, cells)) {
     return std::numeric_limits<double>::quiet_NaN();
   }
-  BestScores(scores);
+  const bool full = core::IsFull(sample.band);
+  if (full) {
+    BestScores(scores);
+  } else {
+    BestScoresInBand(scores, sample.band);
+  }
   const double log_prob = scores.alpha[cells - 1] + scores.blank[cells - 1];
-  if (log_prob > kImpossible) Trace(scores, frames);
+  if (log_prob > kImpossible && full) Trace(scores, frames);
+  if (log_prob > kImpossible && !full) TraceInBand(scores, sample.band, frames);
   return log_prob;
 }
 

@@ -167,24 +167,33 @@ ASR_ASCEND_SIMD_INLINE void FinishSpan(const OccupancySpan& span, int64_t count,
   }
 }
 
+ASR_ASCEND_SIMD_INLINE OccupancyTerms TermsOf(const Job& job, double log_prob) {
+  const double lambda = job.fastemit_lambda;
+  const double log_lambda = lambda > 0.0 ? __builtin_log(lambda) : -kInfinityF64;
+  return OccupancyTerms{log_prob, job.fused_log_softmax ? 1.0 : 0.0, 1.0 + lambda, log_lambda};
+}
+
+// Cells [first, last) where ln P is no number: -inf, and nothing flows; NaN, and everything is.
+ASR_ASCEND_SIMD_INLINE void FillWithoutPath(double log_prob, int64_t first, int64_t last,
+                                            double* alpha, double* blank, double* label) {
+  for (int64_t i = first; i < last; ++i) {
+    alpha[i] = log_prob;
+    blank[i] = 0.0;
+    label[i] = 0.0;
+  }
+}
+
 static void Occupancy(const Job& job, const Sample& sample, double log_prob, int64_t first,
                       int64_t last) {
   const core::Lattice& lattice = sample.lattice;
-  const double lambda = job.fastemit_lambda;
-  const double log_lambda = lambda > 0.0 ? __builtin_log(lambda) : -kInfinityF64;
-  const OccupancyTerms terms = {log_prob, job.fused_log_softmax ? 1.0 : 0.0, 1.0 + lambda,
-                                log_lambda};
+  const OccupancyTerms terms = TermsOf(job, log_prob);
   const double* beta = job.planes.beta + sample.first_row;
   double* alpha = job.planes.alpha + sample.first_row;
   double* blank = job.planes.blank + sample.first_row;
   double* label = job.planes.label + sample.first_row;
-  if (!(log_prob - log_prob == 0.0)) {  // no possible path: nothing flows; NaN: everything is
-    const int64_t end = core::DiagonalOffset(lattice, last);
-    for (int64_t i = core::DiagonalOffset(lattice, first); i < end; ++i) {
-      alpha[i] = log_prob;
-      blank[i] = 0.0;
-      label[i] = 0.0;
-    }
+  if (!(log_prob - log_prob == 0.0)) {
+    FillWithoutPath(log_prob, core::DiagonalOffset(lattice, first),
+                    core::DiagonalOffset(lattice, last), alpha, blank, label);
     return;
   }
   const double impossible = -kInfinityF64;

@@ -13,7 +13,8 @@ namespace asr_ascend {
 
 struct CheckedProblem {
   std::vector<Sample> samples;
-  int64_t rows = 0;  // N
+  std::vector<int64_t> band_offsets;  // of all samples' bands
+  int64_t rows = 0;                   // N
 };
 
 // Every value that is later used as an index or a size is checked here, before anything is read

@@ -75,8 +75,7 @@ std::vector<int64_t> LargestFirst(const std::vector<Sample>& samples) {
   std::vector<int64_t> order(samples.size());
   for (size_t i = 0; i < order.size(); ++i) order[i] = static_cast<int64_t>(i);
   std::stable_sort(order.begin(), order.end(), [&](int64_t a, int64_t b) {
-    return core::CellCount(samples[static_cast<size_t>(a)].lattice) >
-           core::CellCount(samples[static_cast<size_t>(b)].lattice);
+    return samples[static_cast<size_t>(a)].cells > samples[static_cast<size_t>(b)].cells;
   });
   return order;
 }
@@ -99,12 +98,33 @@ void CloseWindows(const Job& job, const Sample& sample) {
   }
 }
 
+// The same in a band, whose labels are in the order of rows.
+void CloseWindowsInBand(const Job& job, const Sample& sample) {
+  double* label = job.planes.label + sample.first_row;
+  for (int64_t t = 0; t < sample.lattice.frames; ++t) {
+    const int64_t last = core::LastColumn(sample.band, t);
+    for (int64_t u = core::FirstColumn(sample.band, t); u < last; ++u, ++label) {
+      const int64_t* window = sample.emission_windows + 2 * u;
+      const bool open = t >= window[0] && t <= window[1];
+      const bool keeps_nan = job.fused_log_softmax && std::isnan(*label);
+      if (!open && !keeps_nan) *label = -std::numeric_limits<double>::infinity();
+    }
+    ++label;  // no label leads out of the band
+  }
+}
+
 void CloseAllWindows(const asr_ascend_rnnt_problem& problem, const Job& job,
                      const CheckedProblem& checked) {
   if (problem.emission_windows == nullptr) return;
   const int64_t threads = ThreadsFor(checked.rows, kThreadCells, problem.num_threads);
-  ParallelFor(problem.batch, threads,
-              [&](int64_t b) { CloseWindows(job, checked.samples[static_cast<size_t>(b)]); });
+  ParallelFor(problem.batch, threads, [&](int64_t b) {
+    const Sample& sample = checked.samples[static_cast<size_t>(b)];
+    if (core::IsFull(sample.band)) {
+      CloseWindows(job, sample);
+    } else {
+      CloseWindowsInBand(job, sample);
+    }
+  });
 }
 
 // Alpha alone, two diagonals of it at a time.
@@ -113,9 +133,11 @@ void CostsOnly(const SimdKernels& kernels, const Job& job, const CheckedProblem&
   std::vector<int64_t> offsets(checked.samples.size());
   int64_t room = 0;
   for (size_t b = 0; b < offsets.size(); ++b) {
-    const core::Lattice& lattice = checked.samples[b].lattice;
+    const Sample& sample = checked.samples[b];
     offsets[b] = room;
-    room += 2 * std::min(lattice.frames, lattice.columns);
+    const bool full = core::IsFull(sample.band);
+    room += 2 * (full ? std::min(sample.lattice.frames, sample.lattice.columns)
+                      : sample.lattice.columns);
   }
   std::vector<double> rolling(static_cast<size_t>(room));
   const std::vector<int64_t> order = LargestFirst(checked.samples);
@@ -150,16 +172,17 @@ asr_ascend_status CostsAndOccupancies(const SimdKernels& kernels, const Job& job
       failure->sample = static_cast<int64_t>(b);
       return ASR_ASCEND_CROSS_CHECK_FAILED;
     }
-    first_task[b + 1] = first_task[b] + CeilDiv(core::CellCount(samples[b].lattice), kTaskCells);
+    first_task[b + 1] = first_task[b] + CeilDiv(samples[b].cells, kTaskCells);
   }
   ParallelFor(first_task.back(), threads, [&](int64_t task) {
     const auto after = std::upper_bound(first_task.begin(), first_task.end(), task);
     const size_t b = static_cast<size_t>(after - first_task.begin() - 1);
     const int64_t parts = first_task[b + 1] - first_task[b];
     const int64_t part = task - first_task[b];
-    const int64_t diagonals = core::DiagonalCount(samples[b].lattice);
-    kernels.occupancy(job, samples[b], -costs[b], diagonals * part / parts,
-                      diagonals * (part + 1) / parts);
+    const core::Lattice& lattice = samples[b].lattice;
+    const int64_t steps =
+        core::IsFull(samples[b].band) ? core::DiagonalCount(lattice) : lattice.frames;
+    kernels.occupancy(job, samples[b], -costs[b], steps * part / parts, steps * (part + 1) / parts);
   });
   return ASR_ASCEND_OK;
 }

@@ -15,6 +15,39 @@ struct RowCursor {
   int64_t slot;  // in the planes
 };
 
+ASR_ASCEND_SIMD_INLINE RowCursor BandCursorAt(const Sample* sample, int64_t cell) {
+  const core::Band& band = sample->band;
+  int64_t low = 0;
+  int64_t high = sample->lattice.frames;
+  while (high - low > 1) {
+    const int64_t middle = low + (high - low) / 2;
+    if (band.offsets[middle] <= cell) {
+      low = middle;
+    } else {
+      high = middle;
+    }
+  }
+  const int64_t u = core::FirstColumn(band, low) + cell - band.offsets[low];
+  return RowCursor{sample, low, u, sample->first_row + cell};
+}
+
+ASR_ASCEND_SIMD_INLINE void AdvanceInBand(RowCursor* cursor) {
+  const core::Band& band = cursor->sample->band;
+  ++cursor->slot;
+  if (cursor->u < core::LastColumn(band, cursor->t)) {
+    ++cursor->u;
+    return;
+  }
+  if (++cursor->t == cursor->sample->lattice.frames) {
+    // A sample's first cell is (0, 0).
+    cursor->t = 0;
+    cursor->u = 0;
+    ++cursor->sample;
+    return;
+  }
+  cursor->u = core::FirstColumn(band, cursor->t);
+}
+
 ASR_ASCEND_SIMD_INLINE RowCursor CursorAt(const Job& job, int64_t row) {
   int64_t low = 0;
   int64_t high = job.batch;
@@ -28,12 +61,14 @@ ASR_ASCEND_SIMD_INLINE RowCursor CursorAt(const Job& job, int64_t row) {
   }
   const Sample* sample = job.samples + low;
   const int64_t within = row - sample->first_row;
+  if (!core::IsFull(sample->band)) return BandCursorAt(sample, within);
   const int64_t t = within / sample->lattice.columns;
   const int64_t u = within % sample->lattice.columns;
   return RowCursor{sample, t, u, sample->first_row + core::Slot(sample->lattice, t, u)};
 }
 
 ASR_ASCEND_SIMD_INLINE void Advance(RowCursor* cursor) {
+  if (!core::IsFull(cursor->sample->band)) return AdvanceInBand(cursor);
   const core::Lattice& lattice = cursor->sample->lattice;
   if (cursor->u + 1 < lattice.columns) {
     cursor->slot += core::SlotStep(lattice, cursor->t + cursor->u);
@@ -51,7 +86,17 @@ ASR_ASCEND_SIMD_INLINE void Advance(RowCursor* cursor) {
   cursor->slot = cursor->sample->first_row + core::Slot(lattice, cursor->t, 0);
 }
 
+// Where its V values start. The rows of a band are neighbours.
+ASR_ASCEND_SIMD_INLINE int64_t ElementOf(const core::RowAddress& address, const RowCursor& cursor) {
+  const Sample& sample = *cursor.sample;
+  if (core::IsFull(sample.band)) return core::RowElement(address, cursor.t, cursor.u);
+  return address.base + (cursor.slot - sample.first_row) * address.stride_u;
+}
+
+// Whether a label leads to another cell.
 ASR_ASCEND_SIMD_INLINE bool HasLabel(const RowCursor& cursor) {
+  const core::Band& band = cursor.sample->band;
+  if (!core::IsFull(band)) return cursor.u < core::LastColumn(band, cursor.t);
   return cursor.u + 1 < cursor.sample->lattice.columns;
 }
 
@@ -60,8 +105,12 @@ ASR_ASCEND_SIMD_INLINE bool LabelIsBlank(const Job& job, const RowCursor& cursor
   return HasLabel(cursor) && cursor.sample->targets[cursor.u] == job.blank;
 }
 
-// A blank in the last frame leads nowhere while labels are left.
+// A blank in the last frame leads nowhere while labels are left, nor does one out of the band.
 ASR_ASCEND_SIMD_INLINE bool IsUnusedBlank(const RowCursor& cursor) {
+  const core::Lattice& lattice = cursor.sample->lattice;
+  if (!core::IsFull(cursor.sample->band) && cursor.t + 1 < lattice.frames) {
+    return !core::BlankStays(cursor.sample->band, lattice, cursor.t, cursor.u);
+  }
   return HasLabel(cursor) && cursor.t + 1 == cursor.sample->lattice.frames;
 }
 

@@ -38,7 +38,7 @@ void Statistics(const Job& job, int64_t first, int64_t last) {
   alignas(64) double rests[kRowBlock];
   alignas(64) double log_sums[kRowBlock];
   RowCursor cursor = CursorAt(job, first);
-  rows[0] = logits + core::RowElement(cursor.sample->logits, cursor.t, cursor.u);
+  rows[0] = logits + ElementOf(cursor.sample->logits, cursor);
   RowSummer<T> summer = RowSummer<T>::StartAt(rows[0], job.fused_log_softmax ? job.vocab : 0);
   for (int64_t block = first; block < last; block += kRowBlock) {
     const int count = (int)(last - block < kRowBlock ? last - block : kRowBlock);
@@ -49,7 +49,7 @@ void Statistics(const Job& job, int64_t first, int64_t last) {
       rows[i + 1] = nullptr;
       if (block + i + 1 == last) break;
       Advance(&cursor);
-      rows[i + 1] = logits + core::RowElement(cursor.sample->logits, cursor.t, cursor.u);
+      rows[i + 1] = logits + ElementOf(cursor.sample->logits, cursor);
     }
     for (int i = 0; i < count; ++i) {
       const T* row = rows[i];
@@ -222,8 +222,8 @@ void Gradient(const Job& job, int64_t first, int64_t last) {
     }
     for (int i = 0; i < count; ++i) {
       const Sample& sample = *cursors[i].sample;
-      const T* x = logits + core::RowElement(sample.logits, cursors[i].t, cursors[i].u);
-      T* out = grad + core::RowElement(sample.grad, cursors[i].t, cursors[i].u);
+      const T* x = logits + ElementOf(sample.logits, cursors[i]);
+      T* out = grad + ElementOf(sample.grad, cursors[i]);
       const double occupancy = job.planes.alpha[cursors[i].slot];
       // Zero times a factor that is not finite is NaN, as in the rows that are computed.
       const double nothing = 0.0 * sample.grad_cost;

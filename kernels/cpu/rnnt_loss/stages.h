@@ -5,12 +5,15 @@
 
 #include <stdint.h>
 
+#include "rnnt_lattice/band.h"
 #include "rnnt_lattice/layout.h"
 
 namespace asr_ascend {
 
 struct Sample {
   core::Lattice lattice;
+  core::Band band;    // whose cells are computed
+  int64_t cells;      // of the band
   int64_t first_row;  // rows of the samples before this one, and its first slot in every plane
   const int64_t* targets;
   const int64_t* emission_windows;  // first and last frame of each label, or null
@@ -20,7 +23,8 @@ struct Sample {
   double log_abs_grad_cost;
 };
 
-// The state's planes. log_norm is in the order of rows, the others in compact anti-diagonals.
+// The state's planes. log_norm is in the order of rows, the others in compact anti-diagonals, or in
+// the order of rows too where a sample has a band.
 // The lattice stage leaves alpha and beta; the occupancy stage then replaces
 //   alpha by what multiplies the softmax, as a logarithm: alpha + beta - ln P without FastEmit,
 //   blank and label by the cost's derivative for these two logits. Where a label is impossible the
@@ -53,11 +57,12 @@ struct SimdKernels {
   // Rows [first, last) of all samples' lattices together, indexed by enum asr_ascend_dtype.
   void (*statistics[kDtypeCount])(const Job& job, int64_t first, int64_t last);
   void (*gradient[kDtypeCount])(const Job& job, int64_t first, int64_t last);
-  // ln P from alpha. rolling: two diagonals' room to keep alpha in, or null to fill the plane.
+  // ln P from alpha. rolling: room for two diagonals (in a band: two frames of all columns) to keep
+  // alpha in, or null to fill the plane.
   double (*alpha)(const Job& job, const Sample& sample, double* rolling);
   // ln P from beta.
   double (*beta)(const Job& job, const Sample& sample);
-  // Diagonals [first, last) of one sample.
+  // Diagonals (in a band: frames) [first, last) of one sample.
   void (*occupancy)(const Job& job, const Sample& sample, double log_prob, int64_t first,
                     int64_t last);
 };
