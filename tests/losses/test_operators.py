@@ -34,7 +34,7 @@ class TestOpcheck:
 
     def arguments(self, packed):
         batch = BATCH if packed else self.full_batch
-        return make_logits(packed), (*batch, 4, -1.0, True, 0.0, False, None)
+        return make_logits(packed), (*batch, 4, -1.0, True, 0.0, False, None, None)
 
     @pytest.mark.parametrize("packed", [True, False])
     @pytest.mark.parametrize("needs_grad", [True, False])
@@ -197,7 +197,7 @@ def test_vmap_is_refused(backend, in_dims):
 @pytest.mark.parametrize("operator", ["rnnt_loss_backward", "rnnt_loss_backward_"])
 def test_vmap_over_the_gradient_is_refused(operator):
     logits = make_logits()
-    problem = (*BATCH, 4, -1.0, True, 0.0, False, None)
+    problem = (*BATCH, 4, -1.0, True, 0.0, False, None, None)
     _, state = OPS.rnnt_loss_forward(logits, *problem, True, False)
 
     def gradient(upstream):
@@ -223,7 +223,7 @@ def test_forward_mode_is_refused(backend):
 class TestDirectCalls:
     """What rnnt.py never does must not lead the kernel out of a tensor."""
 
-    problem = (*BATCH, 4, -1.0, True, 0.0, False, None)
+    problem = (*BATCH, 4, -1.0, True, 0.0, False, None, None)
 
     def test_lengths_of_another_batch(self):
         with pytest.raises(RuntimeError) as raised:

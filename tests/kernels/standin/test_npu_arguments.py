@@ -289,7 +289,7 @@ def test_operators_check_for_themselves() -> None:
     """A direct call, past the checks in Python."""
     case = a_case()
     logits, (targets, *lengths) = case.logits.npu(), batch_of(case, "npu")
-    options = 5, -1.0, True, 0.0, False, None
+    options = 5, -1.0, True, 0.0, False, None, None
     forward = torch.ops.asr_ascend.rnnt_loss_forward
     backward = torch.ops.asr_ascend.rnnt_loss_backward
     with pytest.raises(ValueError, match=r"`targets` must have shape \(B, S\) = \(3, 2\)"):
