@@ -154,7 +154,8 @@ class TestModule:
     def test_shows_its_arguments(self):
         assert repr(self.module) == (
             "RNNTLoss(blank=0, clamp=0.1, reduction='sum', fused_log_softmax=False, "
-            "fastemit_lambda=0.25, reuse_logits=True, backend='cpu', validate=False)"
+            "fastemit_lambda=0.25, blank_in_targets='error', reuse_logits=True, "
+            "backend='cpu', validate=False)"
         )
 
     @pytest.mark.parametrize(

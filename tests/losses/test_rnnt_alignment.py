@@ -299,7 +299,9 @@ def test_opcheck(padded: bool) -> None:
     case = oracles.make_case([(4, 2), (3, 1)], 5, blank=0)
     logits = case.padded_logits() if padded else case.logits
     batch = case.targets, case.logit_lengths, case.target_lengths
-    torch.library.opcheck(torch.ops.asr_ascend.rnnt_alignment.default, (logits, *batch, 0, True))
+    torch.library.opcheck(
+        torch.ops.asr_ascend.rnnt_alignment.default, (logits, *batch, 0, True, False, None)
+    )
 
 
 def test_whole_graph_and_vmap() -> None:
