@@ -14,7 +14,7 @@ import sys
 
 import torch
 
-from asr_ascend.losses.backends import cpu
+from asr_ascend.losses.backends import cpu_library
 
 # From the C++ of the kernel outwards: what computes with floats, or learns with them.
 FOLDERS = (
@@ -27,7 +27,7 @@ NOTHING_COLLECTED = 5
 
 def variants() -> list[tuple[str, str]]:
     """(the kernel's set, torch's set), without what this machine lacks or already uses."""
-    has = cpu.library().asr_ascend_isas().decode().split(",")
+    has = cpu_library.library().asr_ascend_isas().decode().split(",")
     own = has[0], torch.backends.cpu.get_cpu_capability().lower()
     return [variant for variant in NARROWER if variant[0] in has and variant != own]
 
