@@ -229,7 +229,9 @@ class RNNTLoss(torch.nn.Module):
     ) -> Tensor:
         """The loss of a batch; arguments, result and errors as for :func:`rnnt_loss`."""
         if torch.jit.is_scripting():  # type: ignore[attr-defined]
-            return self._scripted(logits, targets, logit_lengths, target_lengths, emission_windows)
+            return self._scripted(
+                logits, targets, logit_lengths, target_lengths, emission_windows, band
+            )
         else:  # the compiler of TorchScript passes over this branch alone
             return rnnt_loss(
                 logits,
@@ -256,6 +258,7 @@ class RNNTLoss(torch.nn.Module):
         logit_lengths: Tensor,
         target_lengths: Tensor,
         emission_windows: Tensor | None,
+        band: Tensor | None,
     ) -> Tensor:
         """In TorchScript: the operator checks values, and no more of shapes than it must."""
         backend = self.backend
@@ -272,6 +275,7 @@ class RNNTLoss(torch.nn.Module):
             self.fastemit_lambda,
             self.blank_in_targets == "allow",
             emission_windows,
+            band,
             logits.requires_grad and torch.is_grad_enabled(),
             self.reuse_logits,
         )
