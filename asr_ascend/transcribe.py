@@ -12,15 +12,12 @@ os.environ.setdefault("GOMP_SPINCOUNT", "10000")  # see train.py
 import sys
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 import torch
-from torch import Tensor
 
 from asr_ascend.checkpoints.checkpoint import CheckpointError, TrainedModel, load_model
 from asr_ascend.config.command_options import TranscribeOptions
 from asr_ascend.config.composing import run_entry
-from asr_ascend.config.frames import encoder_frames, frame_end_ms
 from asr_ascend.config.keys import ConfigError
 from asr_ascend.data.audio import (
     AudioError,
@@ -30,125 +27,12 @@ from asr_ascend.data.audio import (
     print_warnings,
 )
 from asr_ascend.data.audio_files.finding import find_audio
-from asr_ascend.data.features import FeatureStream
 from asr_ascend.data.standard_input import NAME, StdinPieces
-from asr_ascend.decoding import StreamingDecoder, token_frames
-from asr_ascend.decoding.chunks import attention_bytes, stream_chunks
 from asr_ascend.decoding.words import word_times
-from asr_ascend.evaluation.lattice_picture import plot_alignment
+from asr_ascend.recognizer import TooLongError, Transcript
 from asr_ascend.system.command import describe_os_error, print_error
-from asr_ascend.system.memory import available_bytes
 from asr_ascend.system.paths import folder_fault
 from asr_ascend.system.streams import json_text
-
-MAX_DRAWN_LOGITS = 2**26
-
-
-class TooLongError(ValueError):
-    """An utterance that full context has no memory for; the message is one sentence."""
-
-
-class Transcript:
-    """One utterance or stream, decoded chunk by chunk.
-
-    Args:
-        trained: from `load_model`.
-        chunk_ms: a multiple of 40, or "full".
-        left_chunks: chunks of the past that attention sees.
-        times: keep what `token_times` needs; memory grows with the stream.
-        name: of the utterance, for messages.
-    """
-
-    def __init__(
-        self,
-        trained: TrainedModel,
-        chunk_ms: int | str,
-        left_chunks: int,
-        times: bool,
-        name: str = "The utterance",
-    ) -> None:
-        self.name = name
-        self._room = available_bytes() if chunk_ms == "full" else None
-        self._samples = 0
-        chunks = stream_chunks(trained.model.encoder, chunk_ms, left_chunks)
-        self.tokenizer = trained.tokenizer
-        self._features = FeatureStream(trained.log_mel())
-        self._decoder = StreamingDecoder(trained.model, *chunks, keep_encoded=times)
-
-    @torch.inference_mode()
-    def push(self, samples: Tensor) -> str:
-        """What `samples`, the next ones at the model's rate, add to the text; often nothing.
-
-        Raises:
-            TooLongError: full context over so many samples needs more memory than is free.
-        """
-        self._samples += samples.numel()
-        self._refuse_beyond_memory()
-        return self.tokenizer.decode(self._decoder.push(self._features.push(samples)))
-
-    @torch.inference_mode()
-    def finish(self) -> str:
-        """What the last, partial chunk adds to the text; nothing can be pushed after it."""
-        return self.tokenizer.decode(self._decoder.finish())
-
-    def _refuse_beyond_memory(self) -> None:
-        if self._room is None:
-            return
-        frames = encoder_frames(self._features.log_mel.num_frames(self._samples))
-        needed = attention_bytes(self._decoder.model.encoder, frames)
-        if needed > self._room:
-            seconds = self._samples / self._features.log_mel.sample_rate_hz
-            raise TooLongError(
-                f"{self.name}: full context over {seconds:.0f} s or more takes {needed / 1e9:.1f} "
-                f"GB of memory, but {self._room / 1e9:.1f} GB are free; choose chunks, "
-                "chunk_ms=320 for one."
-            )
-
-    @property
-    def text(self) -> str:
-        """All that was heard."""
-        return self.tokenizer.decode(self._decoder.hypothesis.tokens)
-
-    @torch.inference_mode()
-    def token_times(self) -> list[dict[str, Any]]:
-        """Each token with its times in ms, after `finish`.
-
-        `end_ms` is the end of the frame in which the likeliest alignment of the whole utterance
-        gives the token, `emitted_ms` that of the frame in which the stream gave it.
-        """
-        hypothesis = self._decoder.hypothesis
-        aligned = token_frames(self._decoder.model, self._decoder.encoded, hypothesis)
-        return [
-            {
-                "token": self.tokenizer.id_to_piece(token).replace("▁", " "),
-                "end_ms": round(frame_end_ms(frame), 1),
-                "emitted_ms": round(frame_end_ms(emitted), 1),
-            }
-            for token, frame, emitted in zip(
-                hypothesis.tokens, aligned, hypothesis.frames, strict=True
-            )
-        ]
-
-    @torch.inference_mode()
-    def plot(self, path: Path, title: str) -> None:
-        """Draws the lattice of what was heard, after `finish`.
-
-        Raises:
-            ValueError: no frame or no token to draw, or a lattice too large for one picture.
-        """
-        model, enc = self._decoder.model, self._decoder.encoded
-        hypothesis = self._decoder.hypothesis
-        columns = len(hypothesis.tokens) + 1
-        if columns == 1:
-            raise ValueError(f"{title} has no tokens to draw.")
-        if len(enc) * columns * model.vocab_size > MAX_DRAWN_LOGITS:
-            raise ValueError(f"{title} is too long to be drawn as one lattice.")
-        tokens = torch.tensor(hypothesis.tokens)
-        sizes = torch.tensor([len(enc)]), torch.tensor([len(tokens)])
-        logits = model.join_packed(enc[None], sizes[0], tokens[None], sizes[1])
-        pieces = [self.tokenizer.id_to_piece(token) for token in hypothesis.tokens]
-        logits = logits.unflatten(0, (len(enc), columns))
-        plot_alignment(path, logits, tokens, model.blank, pieces, title, hypothesis.frames)
 
 
 def main(options: TranscribeOptions) -> int:

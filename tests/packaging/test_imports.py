@@ -61,7 +61,8 @@ ROOMS = (
     ("checkpoints",),
     ("evaluation", "training"),  # neither imports the other
 )
-COMMANDS = {"__main__", "train", "evaluate", "transcribe", "average", "compare"}
+# And the recogniser, for those who want the model and not the commands.
+COMMANDS = {"__main__", "train", "evaluate", "transcribe", "average", "compare", "recognizer"}
 # Rooms that a room doesn't need, though they lie below it.
 STRANGERS = {"losses": {"system"}, "models": {"losses", "system"}}
 
