@@ -2,7 +2,7 @@
 
 import sys
 
-from asr_ascend.evaluation.before_after import main
+from asr_ascend.evaluation.two_reports import main
 
 if __name__ == "__main__":
     sys.exit(main())

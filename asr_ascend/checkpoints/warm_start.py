@@ -19,7 +19,7 @@ from asr_ascend.checkpoints.checkpoint import (
 )
 from asr_ascend.config.keys import ConfigError
 from asr_ascend.config.train_options import TrainOptions
-from asr_ascend.data.features import CMVN
+from asr_ascend.data.features import FeatureStatistics
 from asr_ascend.data.tokenizer import BLANK_PIECE, Tokenizer
 
 # Tensors with a row for each piece of the vocabulary.
@@ -64,9 +64,9 @@ class WarmStart:
         return cls(str(path), model_weights(contents), tokenizer, read_config(path, contents))
 
     @property
-    def cmvn(self) -> CMVN:
+    def cmvn(self) -> FeatureStatistics:
         """The statistics that the weights were trained with."""
-        return CMVN(self.weights["feature_mean"], self.weights["feature_std"])
+        return FeatureStatistics(self.weights["feature_mean"], self.weights["feature_std"])
 
     def make_tokenizer(self, options: TrainOptions, texts: Iterable[str]) -> Tokenizer:
         """The vocabulary of the new run, as `init_vocabulary` says.

@@ -114,7 +114,7 @@ def read_index(folder: Path) -> dict[str, Any]:
     return index
 
 
-def write_wav(path: Path, wave: Tensor, sample_rate_hz: int) -> float:
+def write_clip(path: Path, wave: Tensor, sample_rate_hz: int) -> float:
     """Writes `wave` (samples,) as PCM16 with its peak at 0.9; the gain in dB that this took."""
     peak = float(wave.abs().max()) if wave.numel() else 0.0
     gain = _PEAK / peak if peak > 0 else 1.0

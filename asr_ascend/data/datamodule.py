@@ -14,7 +14,7 @@ from asr_ascend.config.data_options import DataOptions
 from asr_ascend.data import filtering, noise, replay
 from asr_ascend.data.augment import SpecAugment, speed_perturbation
 from asr_ascend.data.dataset import Batch, NoiseMix, SpeechDataset
-from asr_ascend.data.features import CMVN, LogMel
+from asr_ascend.data.features import FeatureStatistics, LogMel
 from asr_ascend.data.loader import BatchLoader, FixedBatches
 from asr_ascend.data.manifest import Utterance, load_manifest
 from asr_ascend.data.rooms import room_mix
@@ -51,7 +51,7 @@ class SpeechDataModule(lightning.LightningDataModule):
         tokenizer: Tokenizer | Callable[[Iterable[str]], Tokenizer] | None = None,
         blank: int = -1,
         bytes_per_logit: int = 4,
-        cmvn: CMVN | None = None,
+        cmvn: FeatureStatistics | None = None,
     ) -> None:
         super().__init__()
         self.options = options
@@ -94,7 +94,7 @@ class SpeechDataModule(lightning.LightningDataModule):
         train = self._training_set(utterances, older)
         train.speed, train.rooms = self.speed, self.rooms
         if self.cmvn is None:
-            self.cmvn = CMVN.from_utterances(train.clean_features(_CMVN_UTTERANCES))
+            self.cmvn = FeatureStatistics.from_utterances(train.clean_features(_CMVN_UTTERANCES))
         if options.noise_probability > 0:
             banks = options.noise_banks, options.noise_weights
             bank = self._bank(*banks, options.noise_clips, options.seed)

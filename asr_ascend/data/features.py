@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import dataclass
 
 import torch
 import torchaudio.functional
@@ -110,10 +111,11 @@ class FeatureStream:
         return empty
 
 
-class CMVN(nn.Module):
-    """Features shifted and scaled by the training set's mean and standard deviation per bin.
+@dataclass(frozen=True)
+class FeatureStatistics:
+    """Mean and standard deviation of each feature bin over a training set (CMVN).
 
-    The statistics are buffers, so they travel with the model's checkpoint.
+    The model keeps them and normalises its input by them (`Transducer.set_cmvn`).
 
     Args:
         mean: (num_mel_bins,) float.
@@ -123,24 +125,20 @@ class CMVN(nn.Module):
     mean: Tensor
     std: Tensor
 
-    def __init__(self, mean: Tensor, std: Tensor) -> None:
-        super().__init__()
-        if mean.dim() != 1 or mean.shape != std.shape:
+    def __post_init__(self) -> None:
+        if self.mean.dim() != 1 or self.mean.shape != self.std.shape:
             raise ValueError(
                 "`mean` and `std` must be 1-D and of one length, but have shapes "
-                f"{tuple(mean.shape)} and {tuple(std.shape)}."
+                f"{tuple(self.mean.shape)} and {tuple(self.std.shape)}."
             )
-        if not bool((std > 0).all()):
-            raise ValueError(f"`std` must be positive, but its minimum is {float(std.min()):g}.")
-        self.register_buffer("mean", mean.to(torch.float32).clone())
-        self.register_buffer("std", std.to(torch.float32).clone())
-
-    def forward(self, features: Tensor) -> Tensor:
-        """(features - mean) / std for features (..., num_mel_bins)."""
-        return (features - self.mean) / self.std
+        if not bool((self.std > 0).all()):
+            least = float(self.std.min())
+            raise ValueError(f"`std` must be positive, but its minimum is {least:g}.")
 
     @classmethod
-    def from_utterances(cls, features: Iterable[Tensor], min_std: float = 1e-2) -> CMVN:
+    def from_utterances(
+        cls, features: Iterable[Tensor], min_std: float = 1e-2
+    ) -> FeatureStatistics:
         """Statistics over all frames of `features`, each (frames, num_mel_bins).
 
         Args:
@@ -161,4 +159,5 @@ class CMVN(nn.Module):
             raise ValueError("`features` must hold at least one frame, but hold none.")
         mean = mean / count
         variance = (square / count - mean.square()).clamp(min=0)
-        return cls(mean, variance.sqrt().clamp(min=min_std))
+        std = variance.sqrt().clamp(min=min_std)
+        return cls(mean.to(torch.float32), std.to(torch.float32))

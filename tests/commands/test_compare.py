@@ -5,7 +5,7 @@ import json
 import pytest
 
 from asr_ascend.decoding.metrics import ErrorCounts
-from asr_ascend.evaluation import before_after, report
+from asr_ascend.evaluation import report, two_reports
 
 ABOUT = {"step": 20, "decoder": "greedy", "chunk_ms": 320, "left_chunks": 4}
 ABOUT |= {"noise_seed": 7, "noise_kinds": ["hum"], "unseen_noise_kinds": []}
@@ -45,7 +45,7 @@ def folders(tmp_path):
 
 def test_what_both_have_is_compared(folders, capsys):
     before, after = folders
-    assert before_after.main([str(before), str(after / "report.json")]) == 0
+    assert two_reports.main([str(before), str(after / "report.json")]) == 0
     lines = [" ".join(line.split()) for line in capsys.readouterr().out.splitlines()]
     assert lines == [
         "CER in % by SNR in dB (1 utterances)",
@@ -67,7 +67,7 @@ def test_what_both_have_is_compared(folders, capsys):
 
 def test_it_gives_what_an_evaluation_with_a_baseline_gives(folders, tmp_path):
     before, after = (json.loads((f / "report.json").read_text("utf-8")) for f in folders)
-    summary = before_after.compared(before, {**after, "baseline": {"old": 1}})
+    summary = two_reports.compared(before, {**after, "baseline": {"old": 1}})
     assert summary["baseline"]["checkpoint"] == "before.ckpt"
     assert {row["snr_db"] for row in summary["cer"]} == {"clean", "5"}
     assert [row["cer"] for row in summary["baseline"]["cer_all_sets"]] == [0.02, 0.6]
@@ -78,7 +78,7 @@ def test_what_did_not_hear_the_same_is_listed(folders, tmp_path, capsys):
     data = json.loads((tmp_path / "other" / "report.json").read_text("utf-8"))
     data["cer"] = [{**row, "utterances": 2} for row in data["cer"]]
     (tmp_path / "other" / "report.json").write_text(json.dumps(data), "utf-8")
-    assert before_after.main([str(folders[0]), str(tmp_path / "other")]) == 2
+    assert two_reports.main([str(folders[0]), str(tmp_path / "other")]) == 2
     assert capsys.readouterr().err == (
         "Error: The two evaluations didn't hear the same:\n"
         "  `noise_seed` is 7 before, 8 after\n"
@@ -90,13 +90,13 @@ def test_what_did_not_hear_the_same_is_listed(folders, tmp_path, capsys):
 
 def test_nothing_in_common_is_one_sentence(folders, tmp_path, capsys):
     write_report(tmp_path / "other", {("a", 10.0): 1})
-    assert before_after.main([str(folders[0]), str(tmp_path / "other")]) == 2
+    assert two_reports.main([str(folders[0]), str(tmp_path / "other")]) == 2
     sentence = "Error: The two evaluations have no SNR and context in common.\n"
     assert capsys.readouterr().err == sentence
 
 
 def test_a_missing_or_foreign_report_is_one_sentence(folders, tmp_path, capsys):
-    assert before_after.main([str(folders[0]), str(tmp_path)]) == 2
+    assert two_reports.main([str(folders[0]), str(tmp_path)]) == 2
     assert capsys.readouterr().err == (
         f"Error: {tmp_path / 'report.json'} is not there; python -m asr_ascend.evaluate "
         "checkpoint=... writes it.\n"
@@ -104,6 +104,6 @@ def test_a_missing_or_foreign_report_is_one_sentence(folders, tmp_path, capsys):
     foreign = tmp_path / "foreign.json"
     for text in ("[]", "3", "{", '{"checkpoint": 1}'):
         foreign.write_text(text, encoding="utf-8")
-        assert before_after.main([str(folders[0]), str(foreign)]) == 2
+        assert two_reports.main([str(folders[0]), str(foreign)]) == 2
         sentence = f"Error: {foreign} is not a report.json of asr_ascend.evaluate.\n"
         assert capsys.readouterr().err == sentence

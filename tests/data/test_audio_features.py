@@ -10,7 +10,7 @@ import torch
 import torchaudio
 
 from asr_ascend.data.audio import AudioError, load_audio, load_utterance
-from asr_ascend.data.features import CMVN, FeatureStream, LogMel
+from asr_ascend.data.features import FeatureStatistics, FeatureStream, LogMel
 from asr_ascend.data.manifest import Utterance
 
 
@@ -146,27 +146,25 @@ def test_frames_do_not_look_ahead():
 
 def test_cmvn_statistics_over_all_frames():
     first, second = torch.tensor([[1.0, 5.0]]), torch.tensor([[2.0, 5.0], [6.0, 5.0]])
-    cmvn = CMVN.from_utterances([first, torch.zeros(0, 2), second])
+    cmvn = FeatureStatistics.from_utterances([first, torch.zeros(0, 2), second])
     torch.testing.assert_close(cmvn.mean, torch.tensor([3.0, 5.0]))
     torch.testing.assert_close(cmvn.std, torch.tensor([math.sqrt(14 / 3), 1e-2]))
-    expected = torch.tensor([[(6 - 3) / math.sqrt(14 / 3), 0.0]])
-    torch.testing.assert_close(cmvn(torch.tensor([[6.0, 5.0]])), expected)
-    assert sorted(cmvn.state_dict()) == ["mean", "std"]
+    assert cmvn.mean.dtype == cmvn.std.dtype == torch.float32
 
 
 @pytest.mark.parametrize(
     ("call", "message"),
     [
         (
-            lambda: CMVN.from_utterances([]),
+            lambda: FeatureStatistics.from_utterances([]),
             "`features` must hold at least one frame, but hold none.",
         ),
         (
-            lambda: CMVN(torch.zeros(2), torch.zeros(3)),
+            lambda: FeatureStatistics(torch.zeros(2), torch.zeros(3)),
             "`mean` and `std` must be 1-D and of one length, but have shapes (2,) and (3,).",
         ),
         (
-            lambda: CMVN(torch.zeros(2), torch.zeros(2)),
+            lambda: FeatureStatistics(torch.zeros(2), torch.zeros(2)),
             "`std` must be positive, but its minimum is 0.",
         ),
         (lambda: LogMel(10), "`sample_rate_hz` must be at least 1000, but is 10."),

@@ -14,7 +14,7 @@ import torch
 from asr_ascend.config.frames import encoder_frames
 from asr_ascend.data import filtering
 from asr_ascend.data.audio import load_audio
-from asr_ascend.data.features import CMVN, LogMel
+from asr_ascend.data.features import FeatureStatistics, LogMel
 from asr_ascend.data.manifest import ManifestError, load_manifest, write_manifest
 from tests.support.data_module import make_data_module
 
@@ -86,7 +86,9 @@ def test_spans_of_a_recording_train_as_files_of_their_own_would(manifests, tmp_p
 def test_cmvn_is_that_of_the_clean_training_set(manifests):
     module = make_module(*manifests, **NOISY)
     utterances = load_manifest(manifests[0])
-    expected = CMVN.from_utterances(LogMel()(load_audio(u.audio_path)) for u in utterances)
+    expected = FeatureStatistics.from_utterances(
+        LogMel()(load_audio(u.audio_path)) for u in utterances
+    )
     torch.testing.assert_close(module.cmvn.mean, expected.mean)
     torch.testing.assert_close(module.cmvn.std, expected.std)
     # What SpecAugment hides is 0 after normalisation.
@@ -95,7 +97,7 @@ def test_cmvn_is_that_of_the_clean_training_set(manifests):
 
 def test_given_tokenizer_and_cmvn_are_kept(manifests):
     first = make_module(*manifests, blank=-1)
-    cmvn = CMVN(torch.zeros(80), torch.ones(80))
+    cmvn = FeatureStatistics(torch.zeros(80), torch.ones(80))
     second = make_module(*manifests, tokenizer=first.tokenizer, cmvn=cmvn, blank=0)
     assert second.tokenizer is first.tokenizer
     assert second.cmvn is cmvn

@@ -10,7 +10,7 @@ import soundfile
 import torch
 
 from asr_ascend.data.audio import load_audio
-from asr_ascend.data.clip_folder import make_folder, read_index, write_wav
+from asr_ascend.data.clip_folder import make_folder, read_index, write_clip
 from asr_ascend.data.noise import (
     NoiseBank,
     NoiseError,
@@ -329,6 +329,6 @@ def test_a_bank_of_another_rate_is_refused(small_bank):
 
 
 def test_peaks_and_silence_are_written(tmp_path):
-    assert write_wav(tmp_path / "a.wav", torch.tensor([0.0, -0.09]), 16000) == pytest.approx(20.0)
+    assert write_clip(tmp_path / "a.wav", torch.tensor([0.0, -0.09]), 16000) == pytest.approx(20.0)
     assert torch.equal(load_audio(tmp_path / "a.wav"), torch.tensor([0.0, -29490 / 32768]))
-    assert write_wav(tmp_path / "b.wav", torch.zeros(3), 16000) == 0.0
+    assert write_clip(tmp_path / "b.wav", torch.zeros(3), 16000) == 0.0

@@ -7,7 +7,7 @@ import sys
 import pytest
 import torch
 
-from asr_ascend.data.clip_folder import NoiseError, read_index, write_wav
+from asr_ascend.data.clip_folder import NoiseError, read_index, write_clip
 from asr_ascend.data.noise import active_speech_power, make_noise_bank
 from asr_ascend.data.rooms import PLACES, RoomResponses, make_rooms, reverberate
 from asr_ascend.data.rooms.command import main
@@ -160,4 +160,4 @@ def test_other_folders_are_refused(rooms, tmp_path):
     bank.rooms = bank.rooms[:1]
     with pytest.raises(NoiseError, match=r"gone\.wav cannot be read: "):
         bank.apply(clicks(), seeded_generator(0))
-    assert write_wav(tmp_path / "a.wav", torch.ones(2), 16000) < 0
+    assert write_clip(tmp_path / "a.wav", torch.ones(2), 16000) < 0

@@ -14,7 +14,7 @@ import soundfile
 import torch
 from torch import Tensor
 
-from asr_ascend.data.clip_folder import NoiseError, Record, make_folder, read_index, write_wav
+from asr_ascend.data.clip_folder import NoiseError, Record, make_folder, read_index, write_clip
 from asr_ascend.data.noise.equipment import TRAINING_EQUIPMENT, check_profiles, equipment_noise
 from asr_ascend.data.noise.kinds import TRAINING_KINDS, check_length
 from asr_ascend.data.noise.levels import level_db, level_dba
@@ -223,7 +223,7 @@ def make_clip(folder: Path, job: dict[str, Any]) -> list[Record]:
     length = round(job["clip_seconds"] * rate_hz)
     pressure = equipment_noise(profiles, length, rate_hz, generator, job["mains_hz"])
     name = f"clip-{job['number']:05d}.wav"
-    gain_db = write_wav(folder / name, pressure, rate_hz)
+    gain_db = write_clip(folder / name, pressure, rate_hz)
     record = {
         "file": name,
         "samples": length,

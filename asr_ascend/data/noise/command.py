@@ -13,7 +13,7 @@ from pathlib import Path
 from torch import Tensor
 
 from asr_ascend.data.audio import print_warnings, read_audio
-from asr_ascend.data.clip_folder import INDEX, read_index, write_wav
+from asr_ascend.data.clip_folder import INDEX, read_index, write_clip
 from asr_ascend.data.noise import pictures
 from asr_ascend.data.noise.bank import make_noise_bank
 from asr_ascend.data.noise.equipment import (
@@ -62,7 +62,7 @@ def _show(options: argparse.Namespace) -> int:
         dba, db = level_dba(wave, rate_hz), level_db(wave)
         snrs = " to ".join(f"{speech - db:.0f}" for speech in _SPEECH_DBA)
         print(f"{name:<24}{dba:>7.1f}{db:>7.1f}   {snrs}")
-        write_wav(folder / f"{name}.wav", wave, rate_hz)
+        write_clip(folder / f"{name}.wav", wave, rate_hz)
         title = f"{name}: {profile.about}\n{dba:.0f} dB(A), {db:.0f} dB, seed {options.seed}"
         event = not profile.steady
         pictures.draw_profile(folder / f"{name}.png", title, wave, rate_hz, options.mains_hz, event)
@@ -101,7 +101,7 @@ def _show_speech(options: argparse.Namespace, folder: Path, speech: Tensor) -> N
     sounds: dict[str, tuple[Tensor, bool]] = {"clean": (speech, True)}
     for snr_db in options.snr_db:
         mixed = mix_at_snr(speech, noise, snr_db, rate_hz)
-        write_wav(folder / f"{stem}_{snr_db:g}dB.wav", mixed, rate_hz)
+        write_clip(folder / f"{stem}_{snr_db:g}dB.wav", mixed, rate_hz)
         sounds[f"SNR {snr_db:g} dB"] = (mixed, True)
     title = f"{stem} in {', '.join(options.profiles)}"
     pictures.draw_overview(folder / f"{stem}.png", title, sounds, rate_hz)

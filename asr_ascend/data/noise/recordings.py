@@ -16,7 +16,7 @@ from torch import Tensor
 
 from asr_ascend.data.audio import AudioError, AudioReader, print_warnings, resample
 from asr_ascend.data.audio_files.finding import find_audio
-from asr_ascend.data.clip_folder import NoiseError, Record, make_folder, write_wav
+from asr_ascend.data.clip_folder import NoiseError, Record, make_folder, write_clip
 from asr_ascend.system.progress import progress_bar
 
 SILENCE_DB = -80.0  # rms below full scale: under the noise of any recorder
@@ -176,7 +176,7 @@ def cut_recording(folder: Path, job: dict[str, Any]) -> list[Record]:
                 continue
             wave = resample(wave, reader.rate_hz, job["sample_rate_hz"])
             name = f"recording-{job['number']:04d}-{number:04d}.wav"
-            gain_db = write_wav(folder / name, wave, job["sample_rate_hz"])
+            gain_db = write_clip(folder / name, wave, job["sample_rate_hz"])
             records.append(
                 {
                     "file": name,

@@ -13,7 +13,7 @@ import torch
 import torchaudio.functional
 from torch import Tensor
 
-from asr_ascend.data.clip_folder import NoiseError, Record, make_folder, read_index, write_wav
+from asr_ascend.data.clip_folder import NoiseError, Record, make_folder, read_index, write_clip
 from asr_ascend.data.noise.mixing import active_speech_power
 from asr_ascend.data.seeding import integer, stable_seed, uniform
 
@@ -116,7 +116,7 @@ def make_response(folder: Path, job: dict[str, Any]) -> list[Record]:
     distance = math.dist(microphone, speaker)
     delay = pra.constants.get("frac_delay_length") // 2
     name = f"room-{number:05d}.wav"
-    write_wav(folder / name, response, rate_hz)
+    write_clip(folder / name, response, rate_hz)
     record = {
         "file": name,
         "samples": len(response),
