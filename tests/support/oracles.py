@@ -8,6 +8,7 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Sequence
+from dataclasses import replace  # noqa: F401 - tests take it from here
 from typing import Any
 
 import pytest
