@@ -7,6 +7,7 @@ import re
 import subprocess
 import sys
 from collections.abc import Callable
+from dataclasses import replace
 
 import pytest
 import torch
@@ -104,39 +105,39 @@ def test_backend_npu_wants_npu_tensors() -> None:
 @pytest.mark.parametrize("function", [rnnt_loss, rnnt_loss_and_grad])
 def test_padded_logits_are_checked_with_lengths_on_the_device_too(function: Callable) -> None:
     """The lengths come to the host in any case, so what is wrong is said at once."""
-    case = oracles.replace(a_case(), logit_lengths=torch.tensor([4, 0, 2]))
+    case = replace(a_case(), logit_lengths=torch.tensor([4, 0, 2]))
     message = "`logit_lengths` must be in [1, 4], but is 0 for sample 1."
     with pytest.raises(ValueError, match=f"^{re.escape(message)}$"):
         function(a_case().padded_logits().npu(), *batch_of(case, "npu"), case.blank)
 
 
 def long_utterance(case: oracles.Case) -> oracles.Case:
-    return oracles.replace(case, logit_lengths=torch.tensor([4, 3, 3]))
+    return replace(case, logit_lengths=torch.tensor([4, 3, 3]))
 
 
 def no_frames(case: oracles.Case) -> oracles.Case:
-    return oracles.replace(case, logit_lengths=torch.tensor([4, 0, -1]))
+    return replace(case, logit_lengths=torch.tensor([4, 0, -1]))
 
 
 def too_many_labels(case: oracles.Case) -> oracles.Case:
-    return oracles.replace(case, target_lengths=torch.tensor([2, 3, 0]))
+    return replace(case, target_lengths=torch.tensor([2, 3, 0]))
 
 
 def negative_labels(case: oracles.Case) -> oracles.Case:
-    return oracles.replace(case, target_lengths=torch.tensor([2, -1, 0]))
+    return replace(case, target_lengths=torch.tensor([2, -1, 0]))
 
 
 def label_is_blank(case: oracles.Case) -> oracles.Case:
     targets = case.targets.clone()
     targets[0, 1] = 5
-    return oracles.replace(case, targets=targets)
+    return replace(case, targets=targets)
 
 
 def label_outside(case: oracles.Case) -> oracles.Case:
     targets = case.targets.clone()
     targets[0, 0] = 6
     targets[1, 0] = -1
-    return oracles.replace(case, targets=targets)
+    return replace(case, targets=targets)
 
 
 FAULTS: dict[Callable[[oracles.Case], oracles.Case], tuple[str, str]] = {

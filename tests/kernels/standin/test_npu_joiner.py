@@ -172,7 +172,7 @@ def test_messages_name_the_sample() -> None:
     batch = on_npu(make_batch())
     batch.targets[2, 1] = 11
     with pytest.raises(ValueError) as raised:
-        fused(batch)
+        fused(batch, validate=True)
     assert str(raised.value) == (
         "`targets` must be in [0, 10], but is 11 at position 1 of sample 2."
     )

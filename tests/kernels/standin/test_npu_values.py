@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 
 import pytest
 import torch
@@ -73,7 +74,7 @@ def test_reductions(reduction: str) -> None:
 @pytest.mark.parametrize("lengths_on", ["cpu", "npu"])
 def test_integers_of_either_type_in_either_place(lengths_on: str, index_dtype: torch.dtype) -> None:
     case = oracles.make_case(SMALL, 11, blank=3)
-    case = oracles.replace(
+    case = replace(
         case,
         targets=case.targets.to(index_dtype),
         logit_lengths=case.logit_lengths.to(index_dtype),
@@ -230,7 +231,7 @@ def test_labels_equal_to_blank_where_they_are_allowed(
     case = oracles.make_case([(5, 3), (3, 3), (6, 1)], 11, blank=3)
     targets = case.targets.clone()
     targets[0, 0] = targets[0, 2] = targets[1, 1] = targets[1, 2] = 3
-    case = oracles.replace(case, targets=targets)
+    case = replace(case, targets=targets)
     options = {"clamp": clamp, "blank_in_targets": "allow"}
     batch = case.targets, case.logit_lengths, case.target_lengths
     expected = rnnt_loss_and_grad(
