@@ -179,7 +179,8 @@ void OneSymbol() {
   const double grad_cost = 2.0;
   double cost = -1.0;
   asr_ascend_rnnt_problem problem = {
-      1, 1, 0, &frames, &labels, nullptr, 0, nullptr, -1.0, 0.0, 1, 0, 0, 1, {3, 0, 0, 0, 0, 1}};
+      1, 1,    0,   &frames, &labels, nullptr, 0, nullptr,           nullptr,
+      0, -1.0, 0.0, 1,       0,       0,       1, {3, 0, 0, 0, 0, 1}};
   CHECK(asr_ascend_rnnt_forward(&problem, logits, &cost, state.data(), nullptr) == ASR_ASCEND_OK,
         "one symbol");
   CHECK(cost == 0.0 && !std::signbit(cost), "cost %.9g", cost);
