@@ -8,7 +8,7 @@ import pytest
 import soundfile
 import torch
 
-from asr_ascend import transcribe as command
+from asr_ascend import recognizer
 from asr_ascend.data.audio import StreamResampler, resample
 from tests.support.odd_audio import with_field
 from tests.support.tiny_runs import TEXTS, run, tone_utterance
@@ -150,7 +150,7 @@ def test_full_context_beyond_memory_is_refused_and_loses_no_other_file(
 ):
     soundfile.write(tmp_path / "a.wav", np.zeros(16000 * 60), 16000)
     soundfile.write(tmp_path / "b.wav", tone_utterance(TEXTS[2], seed=2), 16000)
-    monkeypatch.setattr(command, "available_bytes", lambda: 20_000_000)
+    monkeypatch.setattr(recognizer, "available_bytes", lambda: 20_000_000)
     done = transcribe(tiny_run, f"wav={tmp_path}", "chunk_ms=full")
     assert done.returncode == 1
     assert done.stdout == f"{tmp_path}/b.wav\t{TEXTS[2]}\n"
