@@ -212,7 +212,9 @@ def test_a_run_with_new_characters_from_the_command_line(tiny_run, tmp_path):
     )
     done = run("train", *settings, "init_vocabulary=extend", folder=tmp_path)
     assert done.returncode == 0, done.stderr
-    assert done.stderr.splitlines()[5:8] == [
+    lines = done.stderr.splitlines()
+    start = next(number for number, line in enumerate(lines) if line.startswith("Starts from"))
+    assert lines[start : start + 3] == [
         f"Starts from the weights in {tiny_run.checkpoint}",
         "7 of 8 pieces, <blk> (id 6) among them, keep their weights",
         "New pieces (1): '己'",

@@ -98,10 +98,10 @@ MUTATIONS = (
     Mutation(
         "swap blank and label",
         "rnnt_loss_gradient.h",
-        "    PrepareEntry(kAtLabel, kLabelLogit, Values(kSplit), 1.0f + lambda, count);\n"
-        "    PrepareEntry(kAtBlank, kBlankLogit, Values(kX), 1.0f, count);\n",
-        "    PrepareEntry(kAtLabel, kBlankLogit, Values(kX), 1.0f + lambda, count);\n"
-        "    PrepareEntry(kAtBlank, kLabelLogit, Values(kSplit), 1.0f, count);\n",
+        "    PrepareEntry(kAtLabel, kLabelLogit, Values(kSplit), 1.0f + lambda, 1.0f, count);\n"
+        "    PrepareEntry(kAtBlank, kBlankLogit, Values(kX), 1.0f, 1.0f + lambda, count);\n",
+        "    PrepareEntry(kAtLabel, kBlankLogit, Values(kX), 1.0f + lambda, 1.0f, count);\n"
+        "    PrepareEntry(kAtBlank, kLabelLogit, Values(kSplit), 1.0f, 1.0f + lambda, count);\n",
     ),
     Mutation(
         "float pairs become plain float",
