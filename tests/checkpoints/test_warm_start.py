@@ -222,6 +222,7 @@ def test_a_run_with_new_characters_from_the_command_line(tiny_run, tmp_path):
     trained = load_model(tmp_path / "outputs" / "smoke" / "checkpoints" / "last.ckpt")
     assert trained.tokenizer.pieces[-2:] == ["<blk>", "己"]
     assert trained.model.blank == 6
-    skipping = run("train", *settings, "init_vocabulary=skip", folder=tmp_path)
+    other = "init_vocabulary=skip", "name=skipping"
+    skipping = run("train", *settings, *other, folder=tmp_path)
     assert skipping.returncode == 0, skipping.stderr
     assert "Skipped of train: 1 (1 character unknown to the tokenizer)" in skipping.stderr
