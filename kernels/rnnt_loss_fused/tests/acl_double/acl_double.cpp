@@ -170,7 +170,7 @@ aclnnStatus aclnnRnntLossFused(void* workspace, uint64_t workspaceSize, aclOpExe
   options.schedule_mode = static_cast<int>(context.schedule_mode);
   options.tiling_key = context.tiling_key;
   GM_ADDR tiling = memory.Map("tiling", Access::kInput, context.tiling_data.GetData(),
-                                    context.tiling_data.GetDataSize());
+                              context.tiling_data.GetDataSize());
   GM_ADDR space = memory.Map("workspace", Access::kOutput, workspace, workspaceSize);
   const emulator::Report report =
       emulator::Launch(rnnt_loss_fused, memory, options, input(0, "logits"), input(1, "targets"),
