@@ -152,14 +152,14 @@ def test_long_listings_are_cut_short_on_the_screen_only(folder, tmp_path, capsys
     source = folder(**{f"u{number}": "" for number in range(5)})
     assert run("folder", source, "--out", tmp_path / "out", "--show", 2) == 1
     told = capsys.readouterr().out
-    assert "  empty_text: 5 (no text, or white space alone)\n" in told
+    assert "  empty_text: 5 (no text, or white space and marks that can't be seen)\n" in told
     assert told.count("it has no text") == 2
     assert "    and 3 more, which the report lists\n" in told
     report = json.loads((tmp_path / "out/rec.report.json").read_text(encoding="utf-8"))
     assert len(report["problems"]) == 5
     assert run("folder", source, "--out", tmp_path / "out", "--show", 0) == 1
     lines = capsys.readouterr().out.splitlines()
-    assert lines[1] == "  empty_text: 5 (no text, or white space alone)"
+    assert lines[1] == "  empty_text: 5 (no text, or white space and marks that can't be seen)"
     assert lines[2].startswith("All 5 problems of rec are in ")
 
 
