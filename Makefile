@@ -3,7 +3,7 @@ PYTHON ?= python3
 VENV ?= .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
-NATIVE := pyproject.toml $(shell find kernels -name '*.cpp' -o -name '*.h' -o -name '*.inl' -o -name CMakeLists.txt)
+NATIVE := pyproject.toml $(shell find kernels -name '*.cpp' -o -name '*.h' -o -name '*.inl' -o -name '*.map' -o -name CMakeLists.txt)
 PYTEST_ARGS ?=
 # Of torch_npu over a stand-in for CANN. NPU_TESTS: 0 leaves these tests out; 1 fails where they
 # can't run, which otherwise is a reason to skip them.

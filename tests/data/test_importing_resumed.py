@@ -145,15 +145,15 @@ def test_only_what_is_new_or_changed_is_read_again(linked, tmp_path, inspected):
 
 def test_a_file_that_may_be_read_now_is_read(linked, tmp_path, capsys, monkeypatch):
     source, out = linked(2, 0.5), tmp_path / "out"
-    header_faults, access = inspection.header_faults, os.access
+    reader, access = inspection.AudioReader, os.access
 
     def refused(path):
         if path.name == "u0001.wav":
             raise PermissionError(13, "Permission denied", str(path))
-        return header_faults(path)
+        return reader(path)
 
     # As another user would find it: root may read everything.
-    monkeypatch.setattr(inspection, "header_faults", refused)
+    monkeypatch.setattr(inspection, "AudioReader", refused)
     monkeypatch.setattr(
         os, "access", lambda path, mode: "u0001" not in str(path) and access(path, mode)
     )

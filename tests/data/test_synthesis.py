@@ -155,7 +155,7 @@ def test_a_breathy_voice_says_the_same_in_every_process():
     """Its noise comes from a generator that the library seeds with the time in seconds."""
     pytest.importorskip("espeakng_loader", reason=NO_SYNTHESISER)
     program = (
-        "import hashlib; from asr_ascend.data import espeak; "
+        "import hashlib; from asr_ascend.data.synthesis import espeak; "
         "speech = espeak.Synthesiser().speak('油温', espeak.Voice('f2')); "
         "print(hashlib.sha256(speech.samples.tobytes()).hexdigest(), speech.syllable_starts)"
     )

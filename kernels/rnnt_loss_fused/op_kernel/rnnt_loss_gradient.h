@@ -2,8 +2,7 @@
 #ifndef ASR_ASCEND_RNNT_LOSS_GRADIENT_H_
 #define ASR_ASCEND_RNNT_LOSS_GRADIENT_H_
 
-#include "rnnt_loss_row_tiles.h"
-#include "rnnt_loss_row_vectors.h"
+#include "rnnt_loss_row_entries.h"
 
 namespace rnnt_loss {
 
@@ -21,17 +20,12 @@ class GradientPhase {
                                  tiling.batch);
     }
     pitch_ = tiling.row_pitch;
-    group_ = tiling.group_rows;
     const int32_t tile = tiling.tile_rows * pitch_;
     pipe->InitBuffer(in_, 2, tile * sizeof(T));
     pipe->InitBuffer(out_, 2, tile * sizeof(T));
     if (sizeof(T) != sizeof(float)) pipe->InitBuffer(work_, tile * sizeof(float));
-    pipe->InitBuffer(values_, kValues * group_ * sizeof(float));
-    pipe->InitBuffer(lows_, 3 * group_ * sizeof(half));
-    pipe->InitBuffer(entries_, 2 * group_ * sizeof(T));
-    pipe->InitBuffer(labels_, group_ * sizeof(int32_t));
+    rows_.Init(problem, pipe);
     pipe->InitBuffer(sample_values_, kFloatsPerSample * sizeof(float));
-    state_arrived_ = pipe->AllocEventID<AscendC::HardEvent::MTE2_V>();
     rows_are_short_ = RowsAreShort(tiling.tile_rows, pitch_);
     if (rows_are_short_) spreader_.Init(pipe, tiling.tile_rows);
   }
@@ -47,53 +41,24 @@ class GradientPhase {
       sample_ = coming_sample_;
       more = stream.Next(&coming);
       const bool prepare = current.begins_group && sample_.has_entries;
-      if (prepare) FetchState(current.group);
+      if (prepare) rows_.Fetch(current.group);
       if (more) Fetch(coming);
-      if (prepare) PrepareRows(current.group);
+      if (prepare) rows_.Prepare(current.group, sample_);
       ProcessPiece(current.group, current.piece);
       if (current.ends_group) Order<AscendC::HardEvent::S_V>();
     }
   }
-  __aicore__ inline void End(AscendC::TPipe* pipe) {
-    pipe->ReleaseEventID<AscendC::HardEvent::MTE2_V>(state_arrived_);
-  }
+  __aicore__ inline void End(AscendC::TPipe* pipe) { rows_.End(pipe); }
 
  private:
-  // Vectors with a value for each of a group's rows: the planes of the state, then scratch.
-  enum Value {
-    kShift = kSplit + 1,  // ln of the occupancy, with FastEmit's weight, less the norm's low part
-    kOccupancy,
-    kAtBlank,
-    kAtLabel,
-    kX,
-    kY,
-    kZ,
-    kLabelIsBlank,  // 1 where it is, else 0; with blank_in_targets alone
-    kValues
-  };
-  // What the rows of a sample hold apart from the entries of blank and label.
-  enum class Filling { kSoftmax, kZero, kNan };
+  using Entries = RowEntries<T>;
 
-  __aicore__ inline Floats Values(int32_t value) {
-    return values_.GetWithOffset<float>(group_, value * group_ * sizeof(float));
-  }
-
-  // What a sample's rows need to know of it.
-  struct Sample {
-    int64_t index = -1;
-    float log_probability_high = 0.0f;
-    float log_probability_low = 0.0f;
-    float scale = 1.0f;
-    Filling filling = Filling::kZero;
-    bool has_entries = false;
-  };
-
-  __aicore__ inline Sample ReadSample(int64_t index) {
+  __aicore__ inline GradientSample ReadSample(int64_t index) {
     const Floats values = sample_values_.Get<float>();
     Order<AscendC::HardEvent::S_MTE2>();
     CopyIn(values, problem_->Samples()[index * kFloatsPerSample], kFloatsPerSample);
     Order<AscendC::HardEvent::MTE2_S>();
-    Sample sample;
+    GradientSample sample;
     sample.index = index;
     sample.log_probability_high = values.GetValue(2);
     sample.log_probability_low = values.GetValue(3);
@@ -116,169 +81,6 @@ class GradientPhase {
     AscendC::LocalTensor<T> tile = in_.template AllocTensor<T>();
     logits_.In(tile, coming.group, coming.piece);
     in_.EnQue(tile);
-  }
-
-  __aicore__ inline void FetchState(const RowGroup& group) {
-    Order<AscendC::HardEvent::V_MTE2>();
-    FetchHigh(kBlankLogit, group);
-    FetchHigh(kLabelLogit, group);
-    FetchHigh(kNormHigh, group);
-    FetchHigh(kAlphaHigh, group);
-    FetchHigh(kBetaHigh, group);
-    FetchHigh(kSplit, group);
-    FetchLow(0, kNormLow, group);
-    FetchLow(1, kAlphaLow, group);
-    FetchLow(2, kBetaLow, group);
-    AscendC::SetFlag<AscendC::HardEvent::MTE2_V>(state_arrived_);
-  }
-
-  // For every row: what is added to its logits before exp, and its entries of blank and label.
-  __aicore__ inline void PrepareRows(const RowGroup& group) {
-    const int32_t count = group.count;
-    ReadLabels(group);
-    AscendC::WaitFlag<AscendC::HardEvent::MTE2_V>(state_arrived_);
-    WidenLow(0, kNormLow, count);
-    WidenLow(1, kAlphaLow, count);
-    WidenLow(2, kBetaLow, count);
-    LimitToHalf(Values(kAlphaLow), count);
-    LimitToHalf(Values(kBetaLow), count);
-    // occupancy = (alpha - norm) + (beta + norm) - ln P
-    TwoSum(Values(kOccupancy), Values(kZ), Values(kAlphaHigh), Values(kBetaHigh), Values(kX),
-           Values(kY), count);
-    AscendC::Adds(Values(kOccupancy), Values(kOccupancy), -sample_.log_probability_high, count);
-    AscendC::Add(Values(kZ), Values(kZ), Values(kAlphaLow), count);
-    Barrier();
-    AscendC::Add(Values(kZ), Values(kZ), Values(kBetaLow), count);
-    Barrier();
-    AscendC::Adds(Values(kZ), Values(kZ), -sample_.log_probability_low, count);
-    Barrier();
-    AscendC::Add(Values(kOccupancy), Values(kOccupancy), Values(kZ), count);
-    Barrier();
-    AscendC::Sub(Values(kShift), Values(kOccupancy), Values(kNormLow), count);
-    AscendC::Muls(Values(kNormHigh), Values(kNormHigh), -1.0f, count);
-    AscendC::Exp(Values(kOccupancy), Values(kOccupancy), count);
-    Barrier();
-    // Of the occupancy, 1 / (1 + exp(-split)) goes on by blank and 1 / (1 + exp(split)) by label.
-    AscendC::Muls(Values(kX), Values(kSplit), -1.0f, count);
-    const float lambda = problem_->tiling.fastemit_lambda;
-    if (lambda > 0.0f) AddLabelWeight(lambda, count);
-    PrepareEntry(kAtLabel, kLabelLogit, Values(kSplit), 1.0f + lambda, 1.0f, count);
-    PrepareEntry(kAtBlank, kBlankLogit, Values(kX), 1.0f, 1.0f + lambda, count);
-    StoreEntries(count);
-    Order<AscendC::HardEvent::V_S>();
-  }
-
-  __aicore__ inline void FetchHigh(Plane plane, const RowGroup& group) {
-    CopyIn(Values(plane), problem_->PlaneOf<float>(plane)[group.first_slot], group.count);
-  }
-  __aicore__ inline AscendC::LocalTensor<half> Low(int32_t place) {
-    return lows_.GetWithOffset<half>(group_, place * group_ * sizeof(half));
-  }
-  __aicore__ inline void FetchLow(int32_t place, Plane plane, const RowGroup& group) {
-    CopyIn(Low(place), problem_->PlaneOf<half>(plane)[group.first_slot], group.count);
-  }
-  __aicore__ inline void WidenLow(int32_t place, Plane plane, int32_t count) {
-    AscendC::Cast(Values(plane), Low(place), AscendC::RoundMode::CAST_NONE,
-                  static_cast<uint32_t>(count));
-  }
-
-  // FastEmit: what goes on by label counts 1 + lambda times before the softmax, which makes of the
-  // occupancy 1 + lambda / (1 + exp(split)) of it.
-  __aicore__ inline void AddLabelWeight(float lambda, int32_t count) {
-    AscendC::Exp(Values(kZ), Values(kSplit), count);
-    AscendC::Duplicate(Values(kY), lambda, count);
-    Barrier();
-    AscendC::Adds(Values(kZ), Values(kZ), 1.0f, count);
-    Barrier();
-    AscendC::Div(Values(kZ), Values(kY), Values(kZ), count);
-    Barrier();
-    AscendC::Adds(Values(kZ), Values(kZ), 1.0f, count);
-    Barrier();
-    AscendC::Ln(Values(kZ), Values(kZ), count);
-    Barrier();
-    AscendC::Add(Values(kShift), Values(kShift), Values(kZ), count);
-  }
-
-  // result = exp(logit - norm + shift) - weight occupancy / (1 + exp(unlikeliness)). Where label
-  // and blank are one symbol, the rest of the occupancy is subtracted too, with its own weight.
-  __aicore__ inline void PrepareEntry(Value result, Plane logit, const Floats& unlikeliness,
-                                      float weight, float weight_of_rest, int32_t count) {
-    Barrier();
-    AscendC::Exp(Values(kZ), unlikeliness, count);
-    AscendC::Add(Values(result), Values(logit), Values(kNormHigh), count);
-    Barrier();
-    AscendC::Adds(Values(kZ), Values(kZ), 1.0f, count);
-    AscendC::Add(Values(result), Values(result), Values(kShift), count);
-    Barrier();
-    AscendC::Div(Values(kZ), Values(kOccupancy), Values(kZ), count);
-    if (problem_->tiling.fused_log_softmax != 0) {
-      AscendC::Exp(Values(result), Values(result), count);
-    } else {
-      AscendC::Duplicate(Values(result), 0.0f, count);
-    }
-    Barrier();
-    const bool may_be_one_symbol = problem_->tiling.blank_in_targets != 0;
-    if (may_be_one_symbol) KeepRest(weight_of_rest, count);
-    if (weight != 1.0f) {
-      AscendC::Muls(Values(kZ), Values(kZ), weight, count);
-      Barrier();
-    }
-    if (may_be_one_symbol) {
-      AscendC::Add(Values(kZ), Values(kZ), Values(kY), count);
-      Barrier();
-    }
-    AscendC::Sub(Values(result), Values(result), Values(kZ), count);
-    Barrier();
-    if (problem_->tiling.clamp > 0.0f) {
-      AscendC::Mins(Values(result), Values(result), problem_->tiling.clamp, count);
-      Barrier();
-      AscendC::Maxs(Values(result), Values(result), -problem_->tiling.clamp, count);
-      Barrier();
-    }
-    AscendC::Muls(Values(result), Values(result), sample_.scale, count);
-    Barrier();
-  }
-
-  // What of the occupancy is not in kZ, weighted, in the rows whose label is blank.
-  __aicore__ inline void KeepRest(float weight, int32_t count) {
-    AscendC::Sub(Values(kY), Values(kOccupancy), Values(kZ), count);
-    Barrier();
-    AscendC::Mul(Values(kY), Values(kY), Values(kLabelIsBlank), count);
-    Barrier();
-    AscendC::Muls(Values(kY), Values(kY), weight, count);
-    Barrier();
-  }
-
-  // Entries in the gradient's type, where the scalar unit takes them from.
-  __aicore__ inline void StoreEntries(int32_t count) {
-    const AscendC::LocalTensor<T> entries = entries_.Get<T>();
-    if constexpr (sizeof(T) == sizeof(float)) {
-      AscendC::Adds(entries, Values(kAtBlank), 0.0f, count);
-      AscendC::Adds(entries[group_], Values(kAtLabel), 0.0f, count);
-    } else {
-      AscendC::Cast(entries, Values(kAtBlank), AscendC::RoundMode::CAST_RINT,
-                    static_cast<uint32_t>(count));
-      AscendC::Cast(entries[group_], Values(kAtLabel), AscendC::RoundMode::CAST_RINT,
-                    static_cast<uint32_t>(count));
-    }
-    Barrier();
-  }
-
-  // The label of each row, or -1 where there is none.
-  __aicore__ inline void ReadLabels(const RowGroup& group) {
-    const AscendC::LocalTensor<int32_t> labels = labels_.Get<int32_t>();
-    LaneWalk lanes(group);
-    for (int32_t lane = 0; lane < group.count; ++lane) {
-      const int64_t u = lanes.NextColumn();
-      int32_t label = -1;
-      if (u < group.span.lattice.columns - 1) label = problem_->Label(group.span.sample, u);
-      labels.SetValue(lane, problem_->IsLabel(label) ? label : -1);
-      if (problem_->tiling.blank_in_targets != 0) {
-        const bool is_blank = label == problem_->tiling.blank;
-        Values(kLabelIsBlank).SetValue(lane, is_blank ? 1.0f : 0.0f);
-      }
-    }
-    if (problem_->tiling.blank_in_targets != 0) Order<AscendC::HardEvent::S_V>();
   }
 
   __aicore__ inline void ProcessPiece(const RowGroup& group, const Piece& piece) {
@@ -342,26 +144,27 @@ class GradientPhase {
     if (rows_are_short_) {
       SetColumn(TileRows{to, piece.rows, piece.columns, pitch_},
                 static_cast<int32_t>(problem_->tiling.blank),
-                spreader_.Spread(Values(kAtBlank), piece.begin, piece.rows));
+                spreader_.Spread(rows_.Values(Entries::kAtBlank), piece.begin, piece.rows));
     }
   }
 
   // to = rows - norm + occupancy, in this order: norm and logits may be large and close.
   __aicore__ inline void ShiftShortRows(const Floats& to, const TileRows& rows, int32_t begin) {
-    AddToRows<false>(to, rows, spreader_.Spread(Values(kNormHigh), begin, rows.rows));
+    AddToRows<false>(to, rows, spreader_.Spread(rows_.Values(kNormHigh), begin, rows.rows));
     AddToRows<false>(to, TileRows{to, rows.rows, rows.columns, rows.pitch},
-                     spreader_.Spread(Values(kShift), begin, rows.rows));
+                     spreader_.Spread(rows_.Values(Entries::kShift), begin, rows.rows));
   }
   __aicore__ inline void ShiftRows(const Floats& to, const Floats& rows, const Piece& piece,
                                    int32_t count) {
     for (int32_t row = 0; row < piece.rows; ++row) {
       const int32_t at = row * pitch_;
-      AscendC::Adds(to[at], rows[at], Values(kNormHigh).GetValue(piece.begin + row), count);
+      AscendC::Adds(to[at], rows[at], rows_.Values(kNormHigh).GetValue(piece.begin + row), count);
     }
     Barrier();
     for (int32_t row = 0; row < piece.rows; ++row) {
       const int32_t at = row * pitch_;
-      AscendC::Adds(to[at], to[at], Values(kShift).GetValue(piece.begin + row), count);
+      AscendC::Adds(to[at], to[at], rows_.Values(Entries::kShift).GetValue(piece.begin + row),
+                    count);
     }
     Barrier();
   }
@@ -380,39 +183,32 @@ class GradientPhase {
   }
 
   __aicore__ inline void SetEntries(const AscendC::LocalTensor<T>& out, const Piece& piece) {
-    const AscendC::LocalTensor<T> entries = entries_.Get<T>();
-    const AscendC::LocalTensor<int32_t> labels = labels_.Get<int32_t>();
     const int32_t blank = static_cast<int32_t>(problem_->tiling.blank) - piece.column;
     const bool blank_is_set = rows_are_short_ && sample_.filling == Filling::kSoftmax;
     for (int32_t row = 0; row < piece.rows; ++row) {
       const int32_t lane = piece.begin + row;
       if (!blank_is_set && blank >= 0 && blank < piece.columns) {
-        out.SetValue(row * pitch_ + blank, entries.GetValue(lane));
+        out.SetValue(row * pitch_ + blank, rows_.AtBlank(lane));
       }
-      const int32_t label = labels.GetValue(lane);
+      const int32_t label = rows_.Label(lane);
       if (label >= piece.column && label - piece.column < piece.columns) {
-        out.SetValue(row * pitch_ + label - piece.column, entries.GetValue(group_ + lane));
+        out.SetValue(row * pitch_ + label - piece.column, rows_.AtLabel(lane));
       }
     }
   }
 
   const Problem* problem_ = nullptr;
+  Entries rows_;
   RowMover<T> logits_;
   RowMover<T> grad_;
   AscendC::GlobalTensor<float> grad_loss_;
   AscendC::TQue<AscendC::TPosition::VECIN, 2> in_;
   AscendC::TQue<AscendC::TPosition::VECOUT, 2> out_;
   Buffer work_;
-  InBuffer values_;
-  InBuffer lows_;
-  Buffer entries_;
-  Buffer labels_;
   InBuffer sample_values_;
   Spreader spreader_;
-  AscendC::TEventID state_arrived_ = 0;
-  Sample sample_{};         // of the piece that is computed
-  Sample coming_sample_{};  // of the one after it
-  int32_t group_ = 0;
+  GradientSample sample_{};         // of the piece that is computed
+  GradientSample coming_sample_{};  // of the one after it
   int32_t pitch_ = 0;
   bool rows_are_short_ = false;
 };

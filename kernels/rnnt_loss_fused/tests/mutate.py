@@ -49,7 +49,7 @@ MUTATIONS = (
     ),
     Mutation(
         "drop an MTE2 to V wait",
-        "rnnt_loss_gradient.h",
+        "rnnt_loss_row_entries.h",
         "    AscendC::WaitFlag<AscendC::HardEvent::MTE2_V>(state_arrived_);\n",
         "",
     ),
@@ -97,7 +97,7 @@ MUTATIONS = (
     ),
     Mutation(
         "swap blank and label",
-        "rnnt_loss_gradient.h",
+        "rnnt_loss_row_entries.h",
         "    PrepareEntry(kAtLabel, kLabelLogit, Values(kSplit), 1.0f + lambda, 1.0f, count);\n"
         "    PrepareEntry(kAtBlank, kBlankLogit, Values(kX), 1.0f, 1.0f + lambda, count);\n",
         "    PrepareEntry(kAtLabel, kBlankLogit, Values(kX), 1.0f + lambda, 1.0f, count);\n"
@@ -149,7 +149,7 @@ MUTATIONS = (
     ),
     Mutation(
         "forget FastEmit in the softmax",
-        "rnnt_loss_gradient.h",
+        "rnnt_loss_row_entries.h",
         "    if (lambda > 0.0f) AddLabelWeight(lambda, count);\n",
         "",
     ),
