@@ -10,7 +10,9 @@ from tests.support import compiling
 
 EMULATOR = Path(__file__).resolve().parents[3] / "kernels" / "emulator"
 PROGRAMS = ("rules", "values")
-CASE_PATTERN = re.compile(r"^(?:CASE|RULE|BINARY_CASE|UNARY_CASE|SCALAR_CASE)\(\s*(\w+)", re.MULTILINE)
+CASE_PATTERN = re.compile(
+    r"^(?:CASE|RULE|BINARY_CASE|UNARY_CASE|SCALAR_CASE)\(\s*(\w+)", re.MULTILINE
+)
 WARNINGS = ["-std=c++17", "-Wall", "-Wextra", "-Werror"]
 SANITIZERS = ["-O0", "-fsanitize=address,undefined", "-fno-sanitize-recover=all"]
 
