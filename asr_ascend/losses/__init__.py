@@ -5,9 +5,12 @@ from asr_ascend.losses.backends.npu_status import check_status
 from asr_ascend.losses.bands import band_around, lattice_band
 from asr_ascend.losses.joiner.loss import joiner_rnnt_loss
 from asr_ascend.losses.packing import pack_logits, unpack_logits
+from asr_ascend.losses.pruning import pruned_band
 from asr_ascend.losses.rnnt import RNNTLoss, available_backends, rnnt_loss, rnnt_loss_and_grad
+from asr_ascend.losses.simple.loss import Occupancies, simple_rnnt_loss
 
 __all__ = [
+    "Occupancies",
     "RNNTLoss",
     "available_backends",
     "band_around",
@@ -15,8 +18,10 @@ __all__ = [
     "joiner_rnnt_loss",
     "lattice_band",
     "pack_logits",
+    "pruned_band",
     "rnnt_alignment",
     "rnnt_loss",
     "rnnt_loss_and_grad",
+    "simple_rnnt_loss",
     "unpack_logits",
 ]
