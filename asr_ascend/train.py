@@ -11,6 +11,9 @@ import os
 # where another process uses a core a step then takes ten times as long; where they sleep at once, a
 # step of a small model on two idle cores takes half as long again.
 os.environ.setdefault("GOMP_SPINCOUNT", "10000")
+# Read when torch loads torch_npu (2.13): an operator that an NPU doesn't have is then an error that
+# names it. By default its tensors are copied to the CPU and back, and only a warning says so.
+os.environ.setdefault("TORCH_NPU_FALLBACK_CPU_DISABLE", "1")
 
 import contextlib
 import logging
@@ -45,12 +48,15 @@ from asr_ascend.data.manifest import ManifestError, missing_manifest
 from asr_ascend.data.sampler import PositionError
 from asr_ascend.data.tokenizer import Tokenizer
 from asr_ascend.losses import available_backends
-from asr_ascend.losses.backends import cpu_library
+from asr_ascend.losses.backends import cpu_library, npu_library
 from asr_ascend.models import build_transducer
 from asr_ascend.training.callbacks import NoiseRamp, StepLog, StepProgress, StepSeeds
+from asr_ascend.training.devices import chosen_accelerator, trainer_arguments
 from asr_ascend.training.module import TransducerModule
 from asr_ascend.training.nonfinite import DivergedError, NonfiniteSteps
+from asr_ascend.training.npu import NpuRandomStates, memory_line
 from asr_ascend.training.optimizer import describe_training
+from asr_ascend.training.ranks import RankTimeoutError
 from asr_ascend.training.run_folder import RunFolder, RunRecord
 from asr_ascend.training.saving import Checkpoints, EarlyStopping, ValidationSteps
 from asr_ascend.training.teacher import Teacher, load_teacher
@@ -60,6 +66,7 @@ from asr_ascend.training.threads import ThreadWatch, set_threads
 
 def main(options: TrainOptions) -> int:
     """Trains as `options` say, unless that very run is already there; the exit status."""
+    chosen_accelerator(options.trainer.accelerator)
     print_ = _printer()
     folder = RunFolder(options)
     if folder.finished:
@@ -73,7 +80,8 @@ def main(options: TrainOptions) -> int:
 def _train(options: TrainOptions, folder: RunFolder, print_: Any) -> int:
     """Trains in a folder that no other process works in."""
     ckpt_path = folder.resume_from(print_)
-    _check_backend(options.loss.backend, options.trainer.accelerator)
+    accelerator = chosen_accelerator(options.trainer.accelerator)
+    _check_backend(options.loss.backend, accelerator)
     _quiet()
     seed_everything(options.seed, verbose=False)
     start = WarmStart.read(options.init_from) if options.init_from else None
@@ -84,7 +92,7 @@ def _train(options: TrainOptions, folder: RunFolder, print_: Any) -> int:
         _check_vocabulary(ckpt_path, tokenizer.pieces)
     model = build_transducer(tokenizer.vocab_size, tokenizer.blank, options.model)
     model.set_cmvn(datamodule.cmvn.mean, datamodule.cmvn.std)
-    set_threads(options.trainer.num_threads, options.trainer.accelerator, model)
+    set_threads(options.trainer.num_threads, accelerator, model)
     if start is not None:
         start.load_into(model, tokenizer)
         # -1 was the last of the checkpoint's vocabulary.
@@ -123,9 +131,10 @@ def _train(options: TrainOptions, folder: RunFolder, print_: Any) -> int:
 def _check_backend(name: str | None, accelerator: str) -> None:
     """What a config can't know: which backends of the loss there are here."""
     usable = available_backends()
-    if name is None and accelerator == "cpu" and "cpu" not in usable:
+    native = {"cpu": cpu_library.library, "npu": npu_library.load}
+    if name is None and accelerator in native and accelerator not in usable:
         try:
-            cpu_library.library()
+            native[accelerator]()
         except RuntimeError as error:
             raise ConfigError(
                 f"`loss.backend` null needs the native loss, but {error} (loss.backend=reference)."
@@ -216,24 +225,24 @@ def build_trainer(
     ]
     if settings.accumulate_grad_batches > 1:
         callbacks.append(ValidationSteps(settings.val_every_steps))
-    callbacks += [StepProgress()] if settings.progress_bar else []
     callbacks += [] if patience is None else [EarlyStopping(patience, min_delta)]
-    precision: Any = settings.precision
+    arguments = trainer_arguments(settings)
+    on_npu = arguments["accelerator"] == "npu"
+    callbacks += [NpuRandomStates()] if on_npu else []
+    memory = memory_line if on_npu else None
+    callbacks += [StepProgress(memory=memory)] if settings.progress_bar else []
+    arguments["plugins"].append(AtomicCheckpointIO())
     try:
         return Trainer(
+            **arguments,
             max_steps=settings.max_steps,
             max_epochs=settings.max_epochs,
-            accelerator=settings.accelerator,
-            devices=settings.devices,
-            strategy=settings.strategy,
-            precision=precision,
             accumulate_grad_batches=settings.accumulate_grad_batches,
             val_check_interval=settings.val_every_steps * settings.accumulate_grad_batches,
             check_val_every_n_epoch=None,
             num_sanity_val_steps=0,
             logger=TensorBoardLogger(folder, name="tb", version=""),
             callbacks=[*callbacks, checkpoints, Termination(checkpoints)],
-            plugins=[AtomicCheckpointIO()],
             use_distributed_sampler=False,
             enable_checkpointing=False,
             enable_progress_bar=False,
@@ -262,7 +271,7 @@ def _is_first_process() -> bool:
 
 def _printer() -> Any:
     """Prints on stderr, once for all ranks."""
-    first = os.environ.get("LOCAL_RANK", "0") == "0"
+    first = _is_first_process()
     return lambda text: print(text, file=sys.stderr) if first else None
 
 
@@ -282,7 +291,7 @@ def _quiet() -> None:
 
 def cli(arguments: Sequence[str] | None = None) -> None:
     """The command: see `--help`. It ends the program."""
-    errors = CheckpointError, DivergedError, ManifestError, WorkerError
+    errors = CheckpointError, DivergedError, ManifestError, RankTimeoutError, WorkerError
     run_entry("train", main, errors, arguments=arguments)
 
 

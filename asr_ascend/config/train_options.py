@@ -183,9 +183,26 @@ class TrainerOptions(Options):
         "Optimiser steps. Training ends at `max_steps` or `max_epochs`, whichever comes first.",
     )
     max_epochs: int = key(-1, LIMIT, "Epochs.")
-    accelerator: str = key("cpu", TEXT, "Lightning's name of the device.")
-    devices: int | str = key(1, either(integer(1), TEXT), "How many of them.")
-    strategy: str = key("auto", TEXT, "Lightning's way of using several devices.")
+    accelerator: str = key(
+        "cpu",
+        TEXT,
+        "Lightning's name of the device: `cpu`, `npu`, `cuda`; `auto`: an NPU where there is one.",
+    )
+    devices: int | str = key(
+        1,
+        either(integer(1), TEXT),
+        "How many of them on this machine, or which: `0,2`; `auto`: all.",
+    )
+    num_nodes: int = key(1, integer(1), "Machines that train together; each runs the same command.")
+    strategy: str = key(
+        "auto", TEXT, "Lightning's way of using several devices; on NPUs `auto` or `ddp`."
+    )
+    timeout_seconds: int = key(
+        1800,
+        integer(1),
+        "Longest wait of a rank for the others. Where it is over, training ends and says which "
+        "rank waited for what.",
+    )
     precision: str = key("32-true", choice(*PRECISIONS), "Dtype of weights and arithmetic.")
     num_threads: int | None = key(
         None,

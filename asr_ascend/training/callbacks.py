@@ -6,6 +6,7 @@ import csv
 import math
 import random
 import time
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -166,9 +167,17 @@ class StepLog(Callback):
 
 
 class StepProgress(Callback):
-    """A bar on stderr over all optimiser steps; plain lines where stderr is no terminal."""
+    """A bar on stderr over all optimiser steps; plain lines where stderr is no terminal.
 
-    def __init__(self, lines_every_steps: int = 100) -> None:
+    Args:
+        lines_every_steps: optimiser steps between two plain lines.
+        memory: gives what the device's memory is at, for the line; None: nothing of it is shown.
+    """
+
+    def __init__(
+        self, lines_every_steps: int = 100, memory: Callable[[], str] | None = None
+    ) -> None:
+        self.memory = memory
         self.console = Console(stderr=True, soft_wrap=True)
         self.lines_every_steps = lines_every_steps
         self.bar: Progress | None = None
@@ -234,7 +243,8 @@ class StepProgress(Callback):
         loss = metrics.get("rnnt_loss")
         name, nats = ("RNN-T", loss) if isinstance(loss, float) else ("CTC", metrics["ctc_loss"])
         cer = "" if math.isnan(self.valid_cer) else f"  CER {100 * self.valid_cer:.1f}%"
-        return f"{name} {nats:.2f} nats{cer}  {speed:.1f} steps/s"
+        memory = "" if self.memory is None else f"  {self.memory()}"
+        return f"{name} {nats:.2f} nats{cer}  {speed:.1f} steps/s{memory}"
 
     def _left(self, step: int) -> str:
         """Time that the steps to come will take, if they take as long as those before."""

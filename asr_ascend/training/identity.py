@@ -22,6 +22,7 @@ MAKES_MANIFESTS = ("data/importing", "data/synthesis")
 NOT_RESULTS = {
     *("name", "output_dir", "ckpt_path", "resume", "force"),
     *("trainer.progress_bar", "trainer.num_threads", "trainer.checkpoint_every_steps"),
+    "trainer.timeout_seconds",
     *("data.num_workers", "data.cache_audio_bytes"),
 }
 # More of these goes on with a run.

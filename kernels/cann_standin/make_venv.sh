@@ -10,7 +10,7 @@ folder=$1 python=$2 cmake=$3
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 mkdir -p "$folder" && folder=$(cd "$folder" && pwd)
 log=$folder/make_venv.log
-packages=(torch==2.13.0 torch-npu==2.13.0 numpy pytest pytest-timeout pyyaml setuptools)
+packages=(torch==2.13.0 torch-npu==2.13.0 numpy pytest pytest-timeout pyyaml setuptools "lightning>=2.6,!=2.6.2,!=2.6.3")
 
 unavailable() {
   echo "$1" >"$folder/unavailable"
