@@ -25,6 +25,7 @@ COMMANDS = {
     "noise": ("asr_ascend.data.noise.command", "makes banks of substation noise, and shows it"),
     "rooms": ("asr_ascend.data.rooms.command", "makes responses of rooms"),
     "synthesize": ("asr_ascend.data.synthesis.corpus", "makes the embedded corpus"),
+    "plugins": ("asr_ascend.plugins.__main__", "lists the frameworks that can call the loss"),
 }
 
 

@@ -45,6 +45,12 @@ def test_losses_import_torch_and_the_standard_library_alone(path):
     assert roots(imported_modules(path)) <= allowed
 
 
+@pytest.mark.parametrize("path", sources("plugins"), ids=lambda p: p.name)
+def test_plugins_name_no_framework_in_an_import(path):
+    """A framework is imported by name, inside of `install`."""
+    assert roots(imported_modules(path)) <= {"torch", "asr_ascend", *sys.stdlib_module_names}
+
+
 @pytest.mark.parametrize("path", sources("models"), ids=lambda p: p.name)
 def test_models_know_no_tokenizer_or_lightning(path):
     names = imported_modules(path)
@@ -55,7 +61,7 @@ def test_models_know_no_tokenizer_or_lightning(path):
 ROOMS = (
     ("system",),
     ("config", "losses"),  # neither imports the other
-    ("models",),
+    ("models", "plugins"),  # neither imports the other
     ("data",),
     ("decoding",),
     ("checkpoints",),
@@ -64,7 +70,11 @@ ROOMS = (
 # And the recogniser, for those who want the model and not the commands.
 COMMANDS = {"__main__", "train", "evaluate", "transcribe", "average", "compare", "recognizer"}
 # Rooms that a room doesn't need, though they lie below it.
-STRANGERS = {"losses": {"system"}, "models": {"losses", "system"}}
+STRANGERS = {
+    "losses": {"system"},
+    "models": {"losses", "system"},
+    "plugins": {"system", "config"},
+}
 
 
 def test_every_room_has_its_place():
