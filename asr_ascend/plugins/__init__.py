@@ -55,7 +55,7 @@ def install(name: str, **options: Any) -> None:
     function = plug.load()
     plug.check_options(function, options)
     plug.warn_if_unknown()
-    changes = Changes(name, plug.version() or "stand-in")
+    changes = Changes(name, plug.version())
     try:
         function(changes, **options)
     except BaseException:

@@ -22,11 +22,20 @@ def main(arguments: Sequence[str] | None = None) -> int:
         version = plug.version()
         if version is None:
             version = "not installed; a stand-in" if plug.stands_in else "not installed"
-        rows.append((plug.name, version, plug.line))
-    widths = [max(len(row[column]) for row in rows) for column in range(2)]
-    print("from asr_ascend.plugins import install\n")
-    for name, version, line in rows:
-        print(f"{name:{widths[0]}}  {version:{widths[1]}}  {line}")
+        rows.append((plug.name, plug.serves, version, plug.line))
+    rows.insert(
+        0,
+        (
+            "plug",
+            "also serves",
+            "version here",
+            "line, after `from asr_ascend.plugins import install`",
+        ),
+    )
+    widths = [max(len(row[column]) for row in rows) for column in range(3)]
+    for *cells, line in rows:
+        padded = [cell.ljust(width) for cell, width in zip(cells, widths, strict=True)]
+        print("  ".join([*padded, line]))
     return 0
 
 

@@ -26,6 +26,7 @@ class Plug:
         versions: first and last release that the plug was tested with or written for, as
             "2.9".
         line: the code that a user writes.
+        serves: other frameworks that call this one's loss.
         stands_in: whether a stand-in module is made where the framework is not installed.
     """
 
@@ -33,6 +34,7 @@ class Plug:
     distribution: str
     versions: tuple[str, str]
     line: str
+    serves: str = ""
     stands_in: bool = False
 
     def load(self) -> Callable[..., None]:
@@ -45,7 +47,7 @@ class Plug:
     def is_present(self) -> bool:
         """Whether the framework can be imported here; looks, and imports nothing."""
         if self.name in sys.modules:
-            return True
+            return sys.modules[self.name] is not None
         return importlib.util.find_spec(self.name) is not None
 
     def version(self) -> str | None:
@@ -111,6 +113,62 @@ def _numbers(version: str) -> tuple[int, ...]:
 PLUGS = {
     plug.name: plug
     for plug in (
-        Plug("torchaudio", "torchaudio", ("2.9", "2.11"), 'install("torchaudio", cpu=True)'),
+        Plug(
+            name="torchaudio",
+            distribution="torchaudio",
+            versions=("2.9", "2.11"),
+            line='install("torchaudio", cpu=True)',
+            serves="WeNet, icefall",
+        ),
+        Plug(
+            name="warprnnt_pytorch",
+            distribution="warprnnt_pytorch",
+            versions=("0.1", "0.1"),
+            line='install("warprnnt_pytorch")',
+            serves="ESPnet, NeMo",
+            stands_in=True,
+        ),
+        Plug(
+            name="warp_rnnt",
+            distribution="warp_rnnt",
+            versions=("0.6", "0.7"),
+            line='install("warp_rnnt")',
+            serves="FunASR",
+            stands_in=True,
+        ),
+        Plug(
+            name="optimized_transducer",
+            distribution="optimized_transducer",
+            versions=("1.3", "1.4"),
+            line='install("optimized_transducer")',
+            serves="icefall",
+            stands_in=True,
+        ),
+        Plug(
+            name="fast_rnnt",
+            distribution="fast_rnnt",
+            versions=("1.0", "1.3"),
+            line='install("fast_rnnt")',
+            stands_in=True,
+        ),
+        Plug(
+            name="k2",
+            distribution="k2",
+            versions=("1.20", "1.24"),
+            line='install("k2")',
+            serves="icefall, WeNet, ESPnet",
+        ),
+        Plug(
+            name="nemo",
+            distribution="nemo_toolkit",
+            versions=("2.4", "3.0"),
+            line='install("nemo")  # loss_name: asr_ascend',
+        ),
+        Plug(
+            name="speechbrain",
+            distribution="speechbrain",
+            versions=("1.0", "1.1"),
+            line='install("speechbrain")',
+        ),
     )
 }

@@ -23,12 +23,13 @@ class Changes:
 
     Args:
         name: of the plug.
-        version: of the package that it changes.
+        version: of the package that it changes; None where a stand-in has to be made.
     """
 
-    def __init__(self, name: str, version: str) -> None:
+    def __init__(self, name: str, version: str | None) -> None:
         self.name = name
-        self.version = version
+        self.is_stand_in = version is None
+        self.version = "stand-in" if version is None else version
         self.calls = 0
         self.changed: list[str] = []
         self._undo: list[Callable[[], None]] = []
@@ -76,7 +77,7 @@ class Changes:
         """Puts a stand-in among the imported modules, for a package that isn't installed."""
         module = types.ModuleType(name, f"Stands in for {name}: the losses of asr_ascend.")
         module.__spec__ = importlib.machinery.ModuleSpec(name, loader=None)
-        module.__dict__.update(contents, __version__=self.version)
+        module.__dict__.update(contents)
         sys.modules[name] = module
         self.changed.append(f"sys.modules[{name!r}]")
         self._undo.append(lambda: _remove_module(name, module))
@@ -116,6 +117,15 @@ def check_arguments(shown: str, function: Callable[..., Any], expected: Iterable
             f"`{shown}` must take ({', '.join(expected)}) to be replaced, "
             f"but takes ({', '.join(names)})."
         )
+
+
+def owners(name: str, *modules: str) -> list[tuple[types.ModuleType, str]]:
+    """Those of the modules that are imported and have the name, as ``Changes.replace`` takes them.
+
+    A package whose function has the name of its module hides the module from ``getattr``.
+    """
+    found = (sys.modules.get(module) for module in modules)
+    return [(module, name) for module in found if module is not None and hasattr(module, name)]
 
 
 def _holders(objects: Iterable[object]) -> list[str]:

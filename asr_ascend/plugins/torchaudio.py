@@ -132,5 +132,4 @@ def _patch(changes: Changes, options: dict[str, Any]) -> None:
         return rnnt_loss(*arguments, **options)
 
     function_transforms.refuse_script(loss, 'install("torchaudio", cpu=True) can be')
-    owners = [(package, "rnnt_loss"), (inner, "rnnt_loss"), (transforms, "rnnt_loss")]
-    changes.replace(owners, loss)
+    changes.replace([(owner, "rnnt_loss") for owner in (package, inner, transforms)], loss)

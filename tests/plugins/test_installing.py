@@ -137,7 +137,19 @@ def test_a_framework_that_is_missing(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_the_command_lists_every_plug(capsys: pytest.CaptureFixture[str]) -> None:
     assert main([]) == 0
-    first, _, *lines = capsys.readouterr().out.splitlines()
-    assert first == "from asr_ascend.plugins import install"
+    header, *lines = capsys.readouterr().out.splitlines()
+    assert header.endswith("line, after `from asr_ascend.plugins import install`")
     assert [line.split()[0] for line in lines] == list(catalog.PLUGS)
-    assert re.fullmatch(r'torchaudio +2\.\d+\.\S+ +install\("torchaudio", cpu=True\)', lines[0])
+    assert re.fullmatch(
+        r'torchaudio +WeNet, icefall +2\.\d+\.\S+ +install\("torchaudio", cpu=True\)', lines[0]
+    )
+
+
+def test_the_command_says_what_is_missing(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(catalog.Plug, "is_present", lambda plug: False)
+    main([])
+    rows = {line.split()[0]: line for line in capsys.readouterr().out.splitlines()[1:]}
+    assert "  not installed; a stand-in  " in rows["warp_rnnt"]
+    assert "  not installed  " in rows["speechbrain"]
