@@ -248,10 +248,12 @@ def check_tree(clang: str, unit: Path, paths: list[Path]) -> Iterator[Finding]:
     yield from rules.findings
 
 
-def check_calls(clang: str, unit: Path) -> Iterator[Finding]:
+def check_calls(clang: str, unit: Path, found: list[Finding]) -> Iterator[Finding]:
     flags = ["-S", "-emit-llvm", "-O0", "-g1", "-w", "-femit-all-decls", "-o", "-"]
     result = subprocess.run([*command(clang, *flags), str(unit)], capture_output=True, text=True)
-    if result.returncode != 0:  # check_compile has said why
+    if result.returncode != 0:
+        if not found:  # else they say why
+            raise RuntimeError(f"{clang} failed: {result.stderr.strip()}")
         return
     graph = call_graph.CallGraph(result.stdout)
     for cycle in graph.cycles():
@@ -279,8 +281,8 @@ def lint(kernels: Path, clang: str) -> list[Finding]:
             *check_tiling(paths),
             *check_compile(clang, unit),
             *check_tree(clang, unit, paths),
-            *check_calls(clang, unit),
         ]
+        found += check_calls(clang, unit, found)
     return sorted(set(found))
 
 

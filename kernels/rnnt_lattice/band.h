@@ -5,7 +5,7 @@
 
 #include <stdint.h>
 
-#include "rnnt_lattice/layout.h"
+#include "layout.h"
 
 namespace asr_ascend {
 namespace core {
@@ -13,6 +13,7 @@ namespace core {
 struct Band {
   const int64_t* limits;   // (T_b, 2): first and last column of each frame, inclusive; null: all
   const int64_t* offsets;  // (T_b + 1): cells of the frames before each
+  const int64_t* origins;  // (cells): see CellOrigin; null where alpha and beta are not wanted
 };
 
 ASR_ASCEND_CORE_INLINE bool IsFull(const Band& band) { return band.limits == nullptr; }
@@ -35,6 +36,17 @@ ASR_ASCEND_CORE_INLINE bool BlankStays(const Band& band, const Lattice& lattice,
                                        int64_t u) {
   return t + 1 < lattice.frames && u >= FirstColumn(band, t + 1);
 }
+
+// Where the steps into a cell come from, in one number: twice the place of (t - 1, u), or -2 where
+// that is outside the band, and one more where the cell begins its frame, so that no label leads
+// in.
+ASR_ASCEND_CORE_INLINE int64_t CellOrigin(const Band& band, int64_t t, int64_t u) {
+  const bool by_blank = t > 0 && u <= LastColumn(band, t - 1);
+  const int64_t begins = u == FirstColumn(band, t) ? 1 : 0;
+  return 2 * (by_blank ? BandCell(band, t - 1, u) : -1) + begins;
+}
+ASR_ASCEND_CORE_INLINE int64_t CellBefore(int64_t origin) { return origin >> 1; }
+ASR_ASCEND_CORE_INLINE bool BeginsFrame(int64_t origin) { return (origin & 1) != 0; }
 
 // The first frame where the limits break a rule, or -1: columns of the lattice that never fall, an
 // overlap from frame to frame or a step of one label, column 0 in the first frame and the last

@@ -111,6 +111,8 @@ def test_workers_that_are_starting_say_nothing_of_an_interrupt(linked, tmp_path)
         stderr=subprocess.PIPE,
         text=True,
         start_new_session=True,
+        # A shell that started the tests in the background has Ctrl-C ignored in all of them.
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
     )
     limit = time.monotonic() + 300
     while len(workers := children(process.pid)) < 3:  # two, and multiprocessing's own
@@ -119,7 +121,7 @@ def test_workers_that_are_starting_say_nothing_of_an_interrupt(linked, tmp_path)
     time.sleep(0.1)  # amid their imports
     os.killpg(process.pid, signal.SIGINT)  # as Ctrl-C in a terminal
     told = process.communicate(timeout=300)[1]
-    assert process.returncode == 130
+    assert process.returncode == 130, told
     assert "Traceback" not in told
     assert told.endswith("Interrupted; the same command goes on from here.\n")
     while any(alive(pid) for pid in workers) and time.monotonic() < limit:

@@ -16,6 +16,8 @@ from asr_ascend.losses.joiner.rows import GradientSums, JoinerTensors, block_row
 from asr_ascend.losses.joiner.task import Sample, Task, kept_rows
 from asr_ascend.losses.problem import Problem
 
+_NEGLIGIBLE = math.exp(-76)  # as in the CPU kernel's gradient
+
 
 class Rows(NamedTuple):
     """What the gradient needs of all rows of the batch."""
@@ -36,10 +38,10 @@ def costs_and_rows(joiner: JoinerTensors, task: Task, max_bytes: int) -> tuple[T
     log_probs, log_norm = _row_statistics(joiner, task, max_bytes)
     softmax = log_probs.exp() if task.max_dropped_mass > 0 else None
     costs, shares = task.costs_and_gradient(log_probs, _two_column_loss(task))
-    kept: list[Tensor | None] = [None] * len(task.weights)
+    kept: list[Tensor | None] = [None] * len(task.samples)
     if softmax is not None:
         masses = _masses(shares, softmax, task)
-        sizes = [sample.rows for sample in task.samples()]
+        sizes = [sample.rows for sample in task.samples]
         kept = [kept_rows(mass, task.max_dropped_mass) for mass in masses.split(sizes)]
     return _not_negative(costs), Rows(shares, log_norm, kept)
 
@@ -54,9 +56,9 @@ def add_gradient(
 ) -> None:
     """Adds the gradient of the sum of ``scales * costs`` to ``sums``."""
     chunks = _Chunks(joiner, task, max_bytes)
-    sizes = [sample.rows for sample in task.samples()]
+    sizes = [sample.rows for sample in task.samples]
     per_sample = zip(
-        task.samples(), rows.shares.split(sizes), rows.log_norm.split(sizes), rows.kept, strict=True
+        task.samples, rows.shares.split(sizes), rows.log_norm.split(sizes), rows.kept, strict=True
     )
     for sample, shares, log_norm, kept in per_sample:
         scale = scales[sample.b]
@@ -66,9 +68,8 @@ def add_gradient(
         if kept is None:
             for piece in chunks.pieces(sample):
                 hidden, logits = chunks.fill(sample, piece)
-                rows_of = piece.rows
                 label = piece.of_rows(labels)
-                _to_gradient(logits, shares[rows_of], log_norm[rows_of], label, task)
+                _to_gradient(logits, shares[piece.rows], log_norm[piece.rows], label, task)
                 sums.add_products(hidden, logits, scale)
                 if piece.frames is not None:
                     sums.add_frames(hidden, sample.b, piece.frames, scale)
@@ -104,20 +105,20 @@ class _Chunks:
     def __init__(self, joiner: JoinerTensors, task: Task, max_bytes: int) -> None:
         self.joiner = joiner
         self._rows_wanted = min(block_rows(joiner.row_bytes()), max_bytes // joiner.row_bytes())
-        self.max_rows = max((self._rows(sample) for sample in task.samples()), default=0)
+        self.max_rows = max((self._rows(sample) for sample in task.samples), default=0)
         self._hidden, self._logits = joiner.new_rows(self.max_rows)
 
     def pieces(self, sample: Sample) -> Iterator[_Piece]:
         """All rows of a sample, a chunk at a time."""
-        nothing = torch.empty(0, dtype=torch.int64)
-        if sample.band is None:
+        if sample.band_cells is None:
+            nothing = torch.empty(0, dtype=torch.int64)
             step = self._rows(sample) // sample.columns
             for start in range(0, sample.frames, step):
                 stop = min(start + step, sample.frames)
                 rows = slice(start * sample.columns, stop * sample.columns)
                 yield _Piece(rows, slice(start, stop), nothing, nothing)
             return
-        t, u = sample.cells(torch.arange(sample.rows, device=self._hidden.device))
+        t, u = sample.band_cells
         for start in range(0, sample.rows, self.max_rows):
             rows = slice(start, min(start + self.max_rows, sample.rows))
             yield _Piece(rows, None, t[rows], u[rows])
@@ -143,20 +144,20 @@ class _Chunks:
 
     def _rows(self, sample: Sample) -> int:
         """Of a chunk: whole frames, where there is no band."""
-        if sample.band is not None:
+        if sample.band_cells is not None:
             return min(sample.rows, max(1, self._rows_wanted))
         return sample.columns * min(sample.frames, max(1, self._rows_wanted // sample.columns))
 
 
 def _row_statistics(joiner: JoinerTensors, task: Task, max_bytes: int) -> tuple[Tensor, Tensor]:
     """(N, 2) log-probabilities of blank and label, and (N,) log_norm, of all rows."""
-    num_rows = sum(sample.rows for sample in task.samples())
+    num_rows = sum(sample.rows for sample in task.samples)
     dtype = joiner.lattice_dtype()
     log_probs = joiner.encoder.new_empty(num_rows, 2, dtype=dtype)
     log_norm = joiner.encoder.new_empty(num_rows, dtype=dtype)
     chunks = _Chunks(joiner, task, max_bytes)
     first = 0
-    for sample in task.samples():
+    for sample in task.samples:
         labels, wrong = task.labels_of(sample), task.wrong_labels_of(sample)
         for piece in chunks.pieces(sample):
             rows = slice(first + piece.rows.start, first + piece.rows.stop)
@@ -187,7 +188,7 @@ def _masses(shares: Tensor, softmax: Tensor, task: Task) -> Tensor:
     masses = -(shares - softmax * total).clamp(max=0).sum(1)
     if not task.problem.blank_in_targets:
         return masses
-    labels = [sample.of_rows(task.labels_of(sample)) for sample in task.samples()]
+    labels = [sample.of_rows(task.labels_of(sample)) for sample in task.samples]
     one_component = torch.cat(labels) == task.problem.blank
     return torch.where(one_component, -(total - softmax[:, :1] * total)[:, 0].clamp(max=0), masses)
 
@@ -202,6 +203,9 @@ def _to_gradient(
     gradient.mul_(-shares.sum(1, keepdim=True))
     gradient[:, task.problem.blank] += shares[:, 0]
     gradient.scatter_add_(1, label[:, None], shares[:, 1:])
+    if gradient.dtype == torch.float32 and gradient.device.type == "cpu":
+        # Products of what is next to nothing are denormal numbers, which take ten times as long.
+        torch.hardshrink(gradient, _NEGLIGIBLE, out=gradient)
     if task.problem.clamp > 0:
         gradient.clamp_(-task.problem.clamp, task.problem.clamp)
     if gradient is not logits:

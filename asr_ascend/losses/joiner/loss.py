@@ -20,7 +20,7 @@ from asr_ascend.losses.joiner.chunk_by_chunk import (
 )
 from asr_ascend.losses.joiner.rows import GradientSums, JoinerTensors, Wanted
 from asr_ascend.losses.joiner.sample_by_sample import costs_sample_by_sample
-from asr_ascend.losses.joiner.task import Task
+from asr_ascend.losses.joiner.task import Task, samples_of
 from asr_ascend.losses.problem import Problem, make_problem, on_device
 
 _DEFAULT_MAX_BYTES = 4 * 2**30
@@ -139,7 +139,8 @@ def joiner_rnnt_loss(
     if band is None and emission_windows is not None and chosen.HAS_BANDS:
         problem = problem._replace(band=_band_of_windows(problem, emission_windows))
     problem, wrong_labels = _with_labels_on_device(problem, no_rows, chosen, validate)
-    task = Task(problem, sample_weights, float(max_dropped_mass), chosen, validate, wrong_labels)
+    samples = samples_of(problem, sample_weights)
+    task = Task(problem, samples, float(max_dropped_mass), chosen, validate, wrong_labels)
     make_joiner = functools.partial(
         JoinerTensors.of,
         activation=activation,

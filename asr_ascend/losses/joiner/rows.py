@@ -10,9 +10,10 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-# Matrix products of so many bytes of logits at a time: they still fit in a CPU's last cache, and
-# larger ones are no faster.
+# Matrix products of so many bytes of logits, and of so many rows, at a time: they still fit in a
+# CPU's last cache, and larger ones are no faster.
 BLOCK_BYTES = 16 * 2**20
+BLOCK_ROWS = 2048
 
 
 class JoinerTensors(NamedTuple):
@@ -78,7 +79,10 @@ class JoinerTensors(NamedTuple):
 
     def write_cells(self, hidden: Tensor, sample: int, t: Tensor, u: Tensor) -> None:
         """Fills rows, not yet activated, with any cells (t, u)."""
-        torch.add(self.encoder[sample][t], self.predictor[sample][u], out=hidden)
+        encoder, predictor = (x[sample].to(hidden.dtype) for x in (self.encoder, self.predictor))
+        # Into the caller's memory: pages of a new tensor's cost more than the sum.
+        torch.index_select(encoder, 0, t, out=hidden)
+        hidden.add_(predictor.index_select(0, u))
 
     def activate(self, hidden: Tensor) -> None:
         """In place."""
@@ -182,7 +186,7 @@ class GradientSums:
 
 def block_rows(row_bytes: int) -> int:
     """Rows of a block: at least one."""
-    return max(1, BLOCK_BYTES // row_bytes)
+    return max(1, min(BLOCK_ROWS, BLOCK_BYTES // row_bytes))
 
 
 def blocks(count: int, row_bytes: int) -> Iterator[slice]:

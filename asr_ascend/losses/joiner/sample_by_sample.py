@@ -18,17 +18,17 @@ def costs_sample_by_sample(
 
     A sample of weight 0 has cost 0 and is not looked at.
     """
-    costs = joiner.encoder.new_zeros(len(task.weights), dtype=joiner.lattice_dtype())
+    costs = joiner.encoder.new_zeros(len(task.samples), dtype=joiner.lattice_dtype())
     group_rows = min(block_rows(joiner.row_bytes()), max_bytes // joiner.logits_row_bytes())
     groups = [group for group in task.groups(group_rows) if group[0].weight != 0]
     buffers = joiner.new_rows(max((_num_rows(group) for group in groups), default=0))
     for group in groups:
         hidden, logits = (buffer[: _num_rows(group)] for buffer in buffers)
         for sample, rows in zip(group, _split(hidden, group), strict=True):
-            if sample.band is None:
+            if sample.band_cells is None:
                 joiner.write_frames(rows, sample.b, sample.all_frames, sample.columns)
             else:
-                joiner.write_cells(rows, sample.b, *_all_cells(sample, rows))
+                joiner.write_cells(rows, sample.b, *sample.band_cells)
         joiner.activate(hidden)
         joiner.write_logits(logits, hidden)
         here = slice(group[0].b, group[-1].b + 1)
@@ -48,10 +48,10 @@ def _add_gradient(
     if task.max_dropped_mass == 0:
         sums.add_products(hidden, gradient, weight)
         for sample, rows in zip(group, _split(hidden, group), strict=True):
-            if sample.band is None:
+            if sample.band_cells is None:
                 sums.add_frames(rows, sample.b, sample.all_frames, weight)
             else:
-                sums.add_cells(rows, sample.b, *_all_cells(sample, rows), weight)
+                sums.add_cells(rows, sample.b, *sample.band_cells, weight)
         return
     parts = zip(group, _split(hidden, group), _split(gradient, group), strict=True)
     for sample, hidden_rows, gradient_rows in parts:
@@ -75,11 +75,6 @@ def _masses(gradient: Tensor, task: Task, sample: Sample) -> Tensor:
     of_blank = gradient[:, task.problem.blank].float()
     of_label = gradient.gather(1, labels[:, None])[:, 0].float() * (labels != task.problem.blank)
     return -(of_blank.clamp(max=0) + of_label.clamp(max=0))
-
-
-def _all_cells(sample: Sample, rows: Tensor) -> tuple[Tensor, Tensor]:
-    """Frame and column of each of a sample's ``rows``, on their device."""
-    return sample.cells(torch.arange(len(rows), device=rows.device))
 
 
 def _num_rows(group: list[Sample]) -> int:

@@ -7,8 +7,8 @@ import torch
 from torch import Tensor
 
 from asr_ascend.losses.backends import LossBackend
-from asr_ascend.losses.layout import packed_cells
-from asr_ascend.losses.problem import Problem, cost_dtype
+from asr_ascend.losses.layout import band_columns, packed_cells
+from asr_ascend.losses.problem import Problem, cost_dtype, on_device
 
 
 class Sample(NamedTuple):
@@ -18,14 +18,9 @@ class Sample(NamedTuple):
     frames: int
     columns: int
     weight: float
-    band: Tensor | None = None  # (frames, 2) int64 on the CPU; None: every column
-
-    @property
-    def rows(self) -> int:
-        """Cells of the lattice, or of its band."""
-        if self.band is None:
-            return self.frames * self.columns
-        return int((self.band[:, 1] - self.band[:, 0] + 1).sum())
+    rows: int  # cells of the lattice, or of its band
+    # (rows,) frame and (rows,) column of a band's cells, on the joiner's device; None: all cells.
+    band_cells: tuple[Tensor, Tensor] | None = None
 
     @property
     def all_frames(self) -> slice:
@@ -34,40 +29,59 @@ class Sample(NamedTuple):
 
     def of_rows(self, of_columns: Tensor) -> Tensor:
         """(rows,): what each row has, from what the columns (U1,) have."""
-        if self.band is None:
+        if self.band_cells is None:
             return of_columns.repeat(self.frames)
-        return of_columns[self.cells(torch.arange(self.rows, device=of_columns.device))[1]]
+        return of_columns[self.band_cells[1]]
 
     def cells(self, row: Tensor) -> tuple[Tensor, Tensor]:
-        """Frame and column of each of its rows."""
-        if self.band is not None:
-            lengths = torch.tensor([self.frames]), torch.tensor([self.columns - 1])
-            cells = packed_cells(self.rows, *lengths, row.device, self.band[None])
-            return cells[1][row], cells[2][row]
+        """Frame and column of some of its rows."""
+        if self.band_cells is not None:
+            t, u = self.band_cells
+            return t[row], u[row]
         return torch.div(row, self.columns, rounding_mode="floor"), row % self.columns
+
+
+def samples_of(problem: Problem, weights: list[float]) -> tuple[Sample, ...]:
+    """Every sample in order, those of weight 0 too.
+
+    Args:
+        problem: lengths and band int64 on the CPU, targets on the joiner's device.
+        weights: of the samples' costs.
+    """
+    lengths = problem.logit_lengths, problem.target_lengths
+    sizes = zip(*(length.tolist() for length in lengths), weights, strict=True)
+    if problem.band is None:
+        return tuple(
+            Sample(b, frames, labels + 1, weight, frames * (labels + 1))
+            for b, (frames, labels, weight) in enumerate(sizes)
+        )
+    num_rows = band_columns(problem.band, problem.logit_lengths).sum(1).tolist()
+    device = problem.targets.device
+    _, t, u = packed_cells(sum(num_rows), *lengths, torch.device("cpu"), problem.band)
+    per_sample = zip(
+        num_rows, on_device(t, device).split(num_rows), on_device(u, device).split(num_rows),
+        sizes, strict=True,
+    )  # fmt: skip
+    return tuple(
+        Sample(b, frames, labels + 1, weight, rows, (t, u))
+        for b, (rows, t, u, (frames, labels, weight)) in enumerate(per_sample)
+    )
 
 
 class Task(NamedTuple):
     """A checked batch but for what its rows are made of."""
 
     problem: Problem  # lengths and band int64 on the CPU, targets int64 on the joiner's device
-    weights: list[float]
+    samples: tuple[Sample, ...]
     max_dropped_mass: float
     backend: LossBackend
     validate: bool
     # (B, columns of targets) labels out of place, found on the device; None: there is none.
     wrong_labels: Tensor | None
 
-    def samples(self) -> Iterator[Sample]:
-        """Every sample in order, those of weight 0 too."""
-        lengths = self.problem.logit_lengths.tolist(), self.problem.target_lengths.tolist()
-        for b, (frames, labels) in enumerate(zip(*lengths, strict=True)):
-            band = None if self.problem.band is None else self.problem.band[b, :frames]
-            yield Sample(b, frames, labels + 1, self.weights[b], band)
-
     def largest_sample(self) -> int:
         """Most rows of a sample that isn't left out."""
-        return max((sample.rows for sample in self.samples() if sample.weight != 0), default=0)
+        return max((sample.rows for sample in self.samples if sample.weight != 0), default=0)
 
     def groups(self, max_rows: int) -> Iterator[list[Sample]]:
         """Neighbours of the same weight with at most ``max_rows`` together, or one larger sample.
@@ -75,7 +89,7 @@ class Task(NamedTuple):
         Small samples alone would leave threads idle.
         """
         group: list[Sample] = []
-        for sample in self.samples():
+        for sample in self.samples:
             rows = sample.rows + sum(other.rows for other in group)
             if group and (sample.weight != group[0].weight or rows > max_rows):
                 yield group

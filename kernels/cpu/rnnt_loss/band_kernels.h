@@ -1,6 +1,7 @@
-// alpha, beta and what the gradient needs of them in a band, one frame after another. The planes of
-// a banded sample are in the order of its rows. A band is a few columns wide, so a step by label
-// waits for the one before; what can be done for many cells at once is done over blocks of rows.
+// alpha, beta and what the gradient needs of them in a band. The planes of a banded sample are in
+// the order of its rows. A band is a few columns wide, so each cell waits for the one before:
+// alpha and beta take the next cell of several samples at a time, one in each lane of a vector, and
+// what the gradient needs is made over blocks of rows.
 #ifndef ASR_ASCEND_CPU_RNNT_LOSS_BAND_KERNELS_H_
 #define ASR_ASCEND_CPU_RNNT_LOSS_BAND_KERNELS_H_
 
@@ -12,77 +13,121 @@ namespace ASR_ASCEND_SIMD_NAMESPACE {
 // Cells whose derivatives are taken together.
 constexpr int kBandBlock = 64;
 
-ASR_ASCEND_SIMD_INLINE double LogAddTwo(double a, double b) {
-  return LogAddExp(Fill(a), Fill(b))[0];
+// One sample of those that are side by side.
+struct BandLane {
+  const double* blank;
+  const double* label;
+  const int64_t* origins;
+  double* scores;  // alpha or beta
+  int64_t cells;
+};
+
+struct BandLanes {
+  BandLane lane[kF64Lanes];
+  int64_t longest;
+};
+
+// Lanes without a sample of their own have no cells.
+ASR_ASCEND_SIMD_INLINE BandLanes LanesOf(const Job& job, const Sample* const* samples,
+                                         int64_t count, double* plane) {
+  BandLanes lanes = {};
+  for (int64_t i = 0; i < count; ++i) {
+    const Sample& sample = *samples[i];
+    lanes.lane[i] =
+        BandLane{job.planes.blank + sample.first_row, job.planes.label + sample.first_row,
+                 sample.band.origins, plane + sample.first_row, sample.cells};
+    if (sample.cells > lanes.longest) lanes.longest = sample.cells;
+  }
+  return lanes;
 }
 
 // A row without a softmax spoils its sample, whether or not a path leads through it.
-ASR_ASCEND_SIMD_INLINE bool IsSpoiled(double blank, double label) {
-  return blank != blank || label != label;
+ASR_ASCEND_SIMD_INLINE bool IsSpoiled(const BandLane& lane) {
+  bool spoiled = false;
+  for (int64_t i = 0; i < lane.cells; ++i) {
+    spoiled |= lane.blank[i] != lane.blank[i] || lane.label[i] != lane.label[i];
+  }
+  return spoiled;
 }
 
-static double BandAlpha(const Job& job, const Sample& sample, double* rolling) {
-  const core::Lattice& lattice = sample.lattice;
-  const core::Band& band = sample.band;
-  const double* blank = job.planes.blank + sample.first_row;
-  const double* label = job.planes.label + sample.first_row;
+static void BandAlphas(const Job& job, const Sample* const* samples, int64_t count,
+                       double* log_probs) {
+  using S = Storage<double>;
   const double impossible = -kInfinityF64;
-  // Indexed by column.
-  double* current = nullptr;
-  bool spoiled = false;
-  for (int64_t t = 0; t < lattice.frames; ++t) {
-    const double* previous = current;
-    const int64_t first = core::FirstColumn(band, t);
-    const int64_t last = core::LastColumn(band, t);
-    const int64_t row = band.offsets[t] - first;
-    current = rolling != nullptr ? rolling + (t & 1) * lattice.columns
-                                 : job.planes.alpha + sample.first_row + row;
-    const int64_t last_before = t > 0 ? core::LastColumn(band, t - 1) : -1;
-    const int64_t row_before = t > 0 ? band.offsets[t - 1] - core::FirstColumn(band, t - 1) : 0;
-    double by_label = t > 0 ? impossible : 0.0;  // every path begins at (0, 0)
-    for (int64_t u = first; u <= last; ++u) {
-      spoiled |= IsSpoiled(blank[row + u], label[row + u]);
-      if (u <= last_before) {
-        const double by_blank = previous[u] + blank[row_before + u];
-        current[u] = u > first ? LogAddTwo(by_blank, by_label) : by_blank;
-      } else {
-        current[u] = by_label;
-      }
-      by_label = current[u] + label[row + u];
+  const BandLanes lanes = LanesOf(job, samples, count, job.planes.alpha);
+  alignas(64) double by_blank[kF64Lanes];
+  alignas(64) double label[kF64Lanes];
+  alignas(64) double begins[kF64Lanes];
+  alignas(64) double alpha[kF64Lanes];
+  F64 before = Fill(impossible);  // alpha of each lane's cell before this one
+  for (int64_t i = 0; i < lanes.longest; ++i) {
+    for (int64_t k = 0; k < kF64Lanes; ++k) {
+      const BandLane& lane = lanes.lane[k];
+      by_blank[k] = i == 0 ? 0.0 : impossible;  // every path begins at (0, 0)
+      label[k] = 0.0;
+      begins[k] = 1.0;
+      if (i == 0 || i >= lane.cells) continue;
+      const int64_t from = core::CellBefore(lane.origins[i]);
+      if (from >= 0) by_blank[k] = lane.scores[from] + lane.blank[from];
+      label[k] = lane.label[i - 1];
+      begins[k] = core::BeginsFrame(lane.origins[i]) ? 1.0 : 0.0;
+    }
+    const F64 by_label = S::Load(begins) == Fill(1.0) ? Fill(impossible) : before + S::Load(label);
+    before = LogAddExp(S::Load(by_blank), by_label);
+    S::Store(alpha, before);
+    for (int64_t k = 0; k < kF64Lanes; ++k) {
+      if (i < lanes.lane[k].cells) lanes.lane[k].scores[i] = alpha[k];
     }
   }
-  const double log_prob = current[lattice.columns - 1] + blank[sample.cells - 1];
-  return spoiled ? __builtin_nan("") : log_prob;
+  for (int64_t k = 0; k < count; ++k) {
+    const BandLane& lane = lanes.lane[k];
+    const int64_t end = lane.cells - 1;
+    log_probs[k] = IsSpoiled(lane) ? __builtin_nan("") : lane.scores[end] + lane.blank[end];
+  }
 }
 
-static double BandBeta(const Job& job, const Sample& sample) {
-  const core::Lattice& lattice = sample.lattice;
-  const core::Band& band = sample.band;
-  const double* blank = job.planes.blank + sample.first_row;
-  const double* label = job.planes.label + sample.first_row;
-  double* beta = job.planes.beta + sample.first_row;
-  bool spoiled = false;
-  for (int64_t t = lattice.frames - 1; t >= 0; --t) {
-    const int64_t first = core::FirstColumn(band, t);
-    const int64_t last = core::LastColumn(band, t);
-    const int64_t row = band.offsets[t] - first;
-    const bool is_last = t + 1 == lattice.frames;
-    const int64_t first_after = is_last ? lattice.columns : core::FirstColumn(band, t + 1);
-    const int64_t row_after = is_last ? 0 : band.offsets[t + 1] - first_after;
+static void BandBetas(const Job& job, const Sample* const* samples, int64_t count,
+                      double* log_probs) {
+  using S = Storage<double>;
+  const double impossible = -kInfinityF64;
+  const BandLanes lanes = LanesOf(job, samples, count, job.planes.beta);
+  // A cell's score by its blank waits in the cell's place until its turn comes.
+  for (int64_t k = 0; k < count; ++k) {
+    const BandLane& lane = lanes.lane[k];
+    for (int64_t i = 0; i + 1 < lane.cells; ++i) lane.scores[i] = impossible;
     // The last blank leads out of the lattice.
-    double onward = is_last ? blank[row + last] : -kInfinityF64;
-    for (int64_t u = last; u >= first; --u) {
-      spoiled |= IsSpoiled(blank[row + u], label[row + u]);
-      const double by_label = u < last ? beta[row + u + 1] + label[row + u] : onward;
-      if (u < first_after) {
-        beta[row + u] = by_label;
-      } else {
-        const double by_blank = beta[row_after + u] + blank[row + u];
-        beta[row + u] = u < last ? LogAddTwo(by_blank, by_label) : by_blank;
-      }
+    lane.scores[lane.cells - 1] = lane.blank[lane.cells - 1];
+  }
+  alignas(64) double by_blank[kF64Lanes];
+  alignas(64) double label[kF64Lanes];
+  alignas(64) double ends[kF64Lanes];
+  alignas(64) double beta[kF64Lanes];
+  F64 after = Fill(impossible);  // beta of each lane's cell after this one
+  for (int64_t step = 0; step < lanes.longest; ++step) {
+    for (int64_t k = 0; k < kF64Lanes; ++k) {
+      const BandLane& lane = lanes.lane[k];
+      const int64_t i = lane.cells - 1 - step;
+      by_blank[k] = i >= 0 ? lane.scores[i] : impossible;
+      label[k] = i >= 0 ? lane.label[i] : 0.0;
+      const bool goes_on = i >= 0 && step > 0 && !core::BeginsFrame(lane.origins[i + 1]);
+      ends[k] = goes_on ? 0.0 : 1.0;
+    }
+    const F64 by_label = S::Load(ends) == Fill(1.0) ? Fill(impossible) : after + S::Load(label);
+    after = LogAddExp(S::Load(by_blank), by_label);
+    S::Store(beta, after);
+    for (int64_t k = 0; k < kF64Lanes; ++k) {
+      const BandLane& lane = lanes.lane[k];
+      const int64_t i = lane.cells - 1 - step;
+      if (i < 0) continue;
+      lane.scores[i] = beta[k];
+      const int64_t from = core::CellBefore(lane.origins[i]);
+      if (from >= 0) lane.scores[from] = beta[k] + lane.blank[from];
     }
   }
-  return spoiled ? __builtin_nan("") : beta[0];
+  for (int64_t k = 0; k < count; ++k) {
+    const BandLane& lane = lanes.lane[k];
+    log_probs[k] = IsSpoiled(lane) ? __builtin_nan("") : lane.scores[0];
+  }
 }
 
 static void BandOccupancy(const Job& job, const Sample& sample, double log_prob, int64_t first,

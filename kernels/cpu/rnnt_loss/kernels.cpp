@@ -6,14 +6,6 @@
 namespace asr_ascend {
 namespace ASR_ASCEND_SIMD_NAMESPACE {
 
-static double AnyAlpha(const Job& job, const Sample& sample, double* rolling) {
-  return core::IsFull(sample.band) ? Alpha(job, sample, rolling) : BandAlpha(job, sample, rolling);
-}
-
-static double AnyBeta(const Job& job, const Sample& sample) {
-  return core::IsFull(sample.band) ? Beta(job, sample) : BandBeta(job, sample);
-}
-
 static void AnyOccupancy(const Job& job, const Sample& sample, double log_prob, int64_t first,
                          int64_t last) {
   if (core::IsFull(sample.band)) {
@@ -29,8 +21,11 @@ const SimdKernels kKernels = {
     ASR_ASCEND_SIMD_NAME,
     {Statistics<float>, Statistics<double>, Statistics<Half>, Statistics<BFloat16>},
     {Gradient<float>, Gradient<double>, Gradient<Half>, Gradient<BFloat16>},
-    AnyAlpha,
-    AnyBeta,
+    Alpha,
+    Beta,
+    kF64Lanes,
+    BandAlphas,
+    BandBetas,
     AnyOccupancy,
 };
 

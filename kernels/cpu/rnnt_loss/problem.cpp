@@ -90,7 +90,7 @@ asr_ascend_status LayOutCells(const asr_ascend_rnnt_problem& problem, int64_t b,
     return ASR_ASCEND_BAD_BAND;
   }
   int64_t* offsets = checked->band_offsets.data() + b * (problem.band_frames + 1);
-  sample->band = core::Band{limits, offsets};
+  sample->band = core::Band{limits, offsets, nullptr};
   offsets[0] = 0;
   for (int64_t t = 0; t < lattice.frames; ++t) {
     const int64_t columns = limits[2 * t + 1] - limits[2 * t] + 1;
@@ -164,6 +164,20 @@ asr_ascend_status CheckProblem(const asr_ascend_rnnt_problem& problem,
   }
   if (status == ASR_ASCEND_OK) *failure = nowhere;
   return status;
+}
+
+void FindOrigins(CheckedProblem* checked) {
+  checked->band_origins.resize(static_cast<std::size_t>(checked->rows));
+  for (Sample& sample : checked->samples) {
+    int64_t* origins = checked->band_origins.data() + sample.first_row;
+    sample.band.origins = origins;
+    for (int64_t t = 0; t < sample.lattice.frames; ++t) {
+      const int64_t last = core::LastColumn(sample.band, t);
+      for (int64_t u = core::FirstColumn(sample.band, t); u <= last; ++u) {
+        *origins++ = core::CellOrigin(sample.band, t, u);
+      }
+    }
+  }
 }
 
 }  // namespace asr_ascend

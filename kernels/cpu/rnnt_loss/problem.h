@@ -14,7 +14,10 @@ namespace asr_ascend {
 struct CheckedProblem {
   std::vector<Sample> samples;
   std::vector<int64_t> band_offsets;  // of all samples' bands
+  std::vector<int64_t> band_origins;  // of all their cells
   int64_t rows = 0;                   // N
+
+  bool has_bands() const { return !band_offsets.empty(); }
 };
 
 // Every value that is later used as an index or a size is checked here, before anything is read
@@ -22,6 +25,9 @@ struct CheckedProblem {
 asr_ascend_status CheckProblem(const asr_ascend_rnnt_problem& problem,
                                const asr_ascend_rnnt_layout* grad_layout, CheckedProblem* checked,
                                asr_ascend_failure* failure);
+
+// Gives the bands of a checked problem what alpha and beta walk by.
+void FindOrigins(CheckedProblem* checked);
 
 }  // namespace asr_ascend
 

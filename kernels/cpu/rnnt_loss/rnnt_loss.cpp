@@ -133,11 +133,9 @@ void CostsOnly(const SimdKernels& kernels, const Job& job, const CheckedProblem&
   std::vector<int64_t> offsets(checked.samples.size());
   int64_t room = 0;
   for (size_t b = 0; b < offsets.size(); ++b) {
-    const Sample& sample = checked.samples[b];
+    const core::Lattice& lattice = checked.samples[b].lattice;
     offsets[b] = room;
-    const bool full = core::IsFull(sample.band);
-    room += 2 * (full ? std::min(sample.lattice.frames, sample.lattice.columns)
-                      : sample.lattice.columns);
+    room += 2 * std::min(lattice.frames, lattice.columns);
   }
   std::vector<double> rolling(static_cast<size_t>(room));
   const std::vector<int64_t> order = LargestFirst(checked.samples);
@@ -145,6 +143,33 @@ void CostsOnly(const SimdKernels& kernels, const Job& job, const CheckedProblem&
   ParallelFor(job.batch, threads, [&](int64_t task) {
     const size_t b = static_cast<size_t>(order[static_cast<size_t>(task)]);
     costs[b] = 0.0 - kernels.alpha(job, checked.samples[b], rolling.data() + offsets[b]);
+  });
+}
+
+// Costs from alpha, and unless it is null ln P from beta, of samples with bands: a task for as many
+// samples as go side by side, neighbours in length.
+void BandScores(const SimdKernels& kernels, const Job& job, const std::vector<Sample>& samples,
+                int64_t threads, double* costs, double* from_beta) {
+  const std::vector<int64_t> order = LargestFirst(samples);
+  const int64_t groups = CeilDiv(job.batch, kernels.lanes);
+  ParallelFor(from_beta != nullptr ? 2 * groups : groups, threads, [&](int64_t task) {
+    const bool is_beta = task >= groups;
+    const int64_t first = task % groups * kernels.lanes;
+    const int64_t count = std::min(kernels.lanes, job.batch - first);
+    const Sample* group[kMaxLanes] = {};
+    double log_probs[kMaxLanes] = {};
+    for (int64_t k = 0; k < count; ++k) {
+      group[k] = &samples[static_cast<size_t>(order[static_cast<size_t>(first + k)])];
+    }
+    (is_beta ? kernels.band_betas : kernels.band_alphas)(job, group, count, log_probs);
+    for (int64_t k = 0; k < count; ++k) {
+      const int64_t b = order[static_cast<size_t>(first + k)];
+      if (is_beta) {
+        from_beta[b] = log_probs[k];
+      } else {
+        costs[b] = 0.0 - log_probs[k];
+      }
+    }
   });
 }
 
@@ -156,14 +181,18 @@ asr_ascend_status CostsAndOccupancies(const SimdKernels& kernels, const Job& job
   const std::vector<int64_t> order = LargestFirst(samples);
   std::vector<double> from_beta(samples.size());
   const int64_t threads = ThreadsFor(2 * checked.rows, kThreadCells, num_threads);
-  ParallelFor(2 * job.batch, threads, [&](int64_t task) {
-    const size_t b = static_cast<size_t>(order[static_cast<size_t>(task / 2)]);
-    if (task % 2 == 0) {
-      costs[b] = 0.0 - kernels.alpha(job, samples[b], nullptr);
-    } else {
-      from_beta[b] = kernels.beta(job, samples[b]);
-    }
-  });
+  if (checked.has_bands()) {
+    BandScores(kernels, job, samples, threads, costs, from_beta.data());
+  } else {
+    ParallelFor(2 * job.batch, threads, [&](int64_t task) {
+      const size_t b = static_cast<size_t>(order[static_cast<size_t>(task / 2)]);
+      if (task % 2 == 0) {
+        costs[b] = 0.0 - kernels.alpha(job, samples[b], nullptr);
+      } else {
+        from_beta[b] = kernels.beta(job, samples[b]);
+      }
+    });
+  }
   std::vector<int64_t> first_task(samples.size() + 1, 0);
   for (size_t b = 0; b < samples.size(); ++b) {
     const double difference = std::fabs(costs[b] + from_beta[b]);
@@ -257,14 +286,20 @@ asr_ascend_status Forward(const asr_ascend_rnnt_problem& problem, const void* lo
     AdviseHugePages(state, static_cast<size_t>(checked.rows) * ASR_ASCEND_STATE_PLANES * 8);
     job.planes = StatePlanes(state, checked.rows);
   } else {
-    scratch.reset(new double[static_cast<size_t>(2 * checked.rows)]);
+    const int64_t planes = checked.has_bands() ? 3 : 2;
+    scratch.reset(new double[static_cast<size_t>(planes * checked.rows)]);
     job.planes.blank = scratch.get();
     job.planes.label = scratch.get() + checked.rows;
+    if (checked.has_bands()) job.planes.alpha = scratch.get() + 2 * checked.rows;
   }
   ForRows(kernels->statistics[problem.dtype], job, checked.rows, problem.num_threads);
   CloseAllWindows(problem, job, checked);
+  if (checked.has_bands()) FindOrigins(&checked);
   asr_ascend_status result = ASR_ASCEND_OK;
-  if (state == nullptr) {
+  if (state == nullptr && checked.has_bands()) {
+    const int64_t threads = ThreadsFor(checked.rows, kThreadCells, problem.num_threads);
+    BandScores(*kernels, job, checked.samples, threads, costs, nullptr);
+  } else if (state == nullptr) {
     CostsOnly(*kernels, job, checked, problem.num_threads, costs);
   } else {
     result = CostsAndOccupancies(*kernels, job, checked, problem.num_threads, costs, failure);

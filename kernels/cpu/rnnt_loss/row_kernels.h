@@ -107,9 +107,13 @@ template <typename T>
 struct ScaledRow {
   using Vec = typename Storage<T>::Vec;
   Vec high;
+  Vec negligible;  // exponents below this give 0
   ScaledExp<Vec> exp;
 
-  __attribute__((always_inline)) Vec operator()(Vec x) const { return exp(x - high); }
+  __attribute__((always_inline)) Vec operator()(Vec x) const {
+    const Vec exponent = x - high;
+    return exponent < negligible ? Vec{} : exp(exponent);
+  }
 };
 
 // The same with a clamp between, or a factor beyond what ScaledExp takes:
@@ -123,7 +127,9 @@ struct ClampedRow {
   Vec scale;
 
   __attribute__((always_inline)) Vec operator()(Vec x) const {
-    return Min(clamp, ExpOfBounded((x - high) - low)) * scale;
+    const Vec exponent = (x - high) - low;
+    const Vec negligible = Fill((typename Storage<T>::Scalar)Storage<T>::kLogNegligible);
+    return (exponent < negligible ? Vec{} : Min(clamp, ExpOfBounded(exponent))) * scale;
   }
 };
 
@@ -231,7 +237,8 @@ void Gradient(const Job& job, int64_t first, int64_t last) {
         FillRow(out, job.vocab, occupancy);
         continue;
       }
-      if (sample.grad_cost == 0.0 || occupancy + sample.log_abs_grad_cost < S::kLogSmallest) {
+      if (sample.grad_cost == 0.0 || occupancy < S::kLogNegligible ||
+          occupancy + sample.log_abs_grad_cost < S::kLogSmallest) {
         FillRow(out, job.vocab, nothing);
         continue;
       }
@@ -242,7 +249,8 @@ void Gradient(const Job& job, int64_t first, int64_t last) {
         FillRow(out, job.vocab, nothing);
       } else if (job.clamp == kInfinityF64 && factor < kLargestFactor && factor > -kLargestFactor) {
         GradientRow(x, out, job.vocab,
-                    ScaledRow<T>{Fill(highs[i]), Factor::Of(Fill((Scalar)factor))});
+                    ScaledRow<T>{Fill(highs[i]), Fill((Scalar)(S::kLogNegligible + lows[i])),
+                                 Factor::Of(Fill((Scalar)factor))});
       } else {
         GradientRow(x, out, job.vocab,
                     ClampedRow<T>{Fill(highs[i]), Fill((Scalar)lows[i]), Fill((Scalar)job.clamp),

@@ -51,17 +51,24 @@ struct Job {
 };
 
 constexpr int kDtypeCount = 4;
+constexpr int kMaxLanes = 8;  // doubles in a vector, at most
 
 struct SimdKernels {
   const char* name;
   // Rows [first, last) of all samples' lattices together, indexed by enum asr_ascend_dtype.
   void (*statistics[kDtypeCount])(const Job& job, int64_t first, int64_t last);
   void (*gradient[kDtypeCount])(const Job& job, int64_t first, int64_t last);
-  // ln P from alpha. rolling: room for two diagonals (in a band: two frames of all columns) to keep
-  // alpha in, or null to fill the plane.
+  // ln P from alpha, of a sample without a band. rolling: room for two diagonals to keep alpha in,
+  // or null to fill the plane.
   double (*alpha)(const Job& job, const Sample& sample, double* rolling);
-  // ln P from beta.
+  // ln P from beta, of a sample without a band.
   double (*beta)(const Job& job, const Sample& sample);
+  // The same of up to `lanes` samples with bands, side by side; both fill their plane.
+  int64_t lanes;
+  void (*band_alphas)(const Job& job, const Sample* const* samples, int64_t count,
+                      double* log_probs);
+  void (*band_betas)(const Job& job, const Sample* const* samples, int64_t count,
+                     double* log_probs);
   // Diagonals (in a band: frames) [first, last) of one sample.
   void (*occupancy)(const Job& job, const Sample& sample, double log_prob, int64_t first,
                     int64_t last);

@@ -127,6 +127,8 @@ struct VecPair {
 
 // Storage<T>: Vec and kLanes of T in registers; whole and partial loads and stores. A partial one
 // touches only the first `count` elements, 0 < count < kLanes; lanes past them are `rest`.
+// kLogNegligible: exp of less is left out of a gradient. Its products would be denormal numbers,
+// for which a matrix product takes ten times as long.
 template <typename T>
 struct Storage;
 
@@ -147,6 +149,7 @@ struct Storage<float> {
   using Scalar = float;
   static constexpr int kLanes = kF32Lanes;
   static constexpr double kLogSmallest = -103.98;  // exp below this rounds to zero
+  static constexpr double kLogNegligible = -76.0;
 
   ASR_ASCEND_SIMD_INLINE Vec Load(const float* p) {
     Vec x;
@@ -186,6 +189,7 @@ struct Storage<double> {
   using Scalar = double;
   static constexpr int kLanes = kF64Lanes;
   static constexpr double kLogSmallest = -745.14;
+  static constexpr double kLogNegligible = -690.0;
 
   ASR_ASCEND_SIMD_INLINE Vec Load(const double* p) {
     Vec x;
@@ -225,6 +229,7 @@ struct Storage<Half> {
   using Scalar = float;
   static constexpr int kLanes = kF32Lanes;
   static constexpr double kLogSmallest = -17.33;
+  static constexpr double kLogNegligible = -76.0;
 
   ASR_ASCEND_SIMD_INLINE Vec Load(const Half* p) { return HalfToF32(LoadBits(p)); }
   ASR_ASCEND_SIMD_INLINE void Store(Half* p, Vec x) {
@@ -257,6 +262,7 @@ struct Storage<BFloat16> {
   using Scalar = float;
   static constexpr int kLanes = kF32Lanes;
   static constexpr double kLogSmallest = -92.89;
+  static constexpr double kLogNegligible = -76.0;
 
   ASR_ASCEND_SIMD_INLINE Vec Load(const BFloat16* p) { return BFloat16ToF32(LoadBits(p)); }
   ASR_ASCEND_SIMD_INLINE void Store(BFloat16* p, Vec x) {
