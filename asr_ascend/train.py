@@ -61,7 +61,7 @@ from asr_ascend.training.run_folder import RunFolder, RunRecord
 from asr_ascend.training.saving import Checkpoints, EarlyStopping, ValidationSteps
 from asr_ascend.training.teacher import Teacher, load_teacher
 from asr_ascend.training.termination import TERMINATED, Terminated, Termination
-from asr_ascend.training.threads import ThreadWatch, set_threads
+from asr_ascend.training.threads import ThreadWatch, denormals_are_zero, set_threads
 
 
 def main(options: TrainOptions) -> int:
@@ -105,7 +105,7 @@ def _train(options: TrainOptions, folder: RunFolder, print_: Any) -> int:
     trainer = build_trainer(options, folder.path, datamodule, record)
     started = time.monotonic()
     try:
-        with worker_problems(options.data.num_workers):
+        with worker_problems(options.data.num_workers), denormals_are_zero():
             trainer.fit(module, datamodule=datamodule, ckpt_path=ckpt_path, weights_only=True)
     except Terminated as end:
         print_(f"{end}; resume=true goes on from the run's last checkpoint.")

@@ -187,6 +187,24 @@ def test_bits_do_not_depend_on_the_number_of_threads():
         assert torch.equal(costs, answers[0][0]) and torch.equal(gradient, answers[0][1])
 
 
+def test_samples_side_by_side_have_the_bits_of_each_alone():
+    """The kernel takes a cell of several samples at a time, in the lanes of one vector."""
+    batch = Batch(31, [(9, 3), (1, 1), (14, 11), (3, 0), *[(6 + n, n) for n in range(15)]])
+    costs, gradient = batch.value_and_gradient(batch.loss, batch.rows)
+    with torch.no_grad():
+        assert torch.equal(batch.loss(batch.rows), costs)
+    starts = row_offsets(batch.frames, batch.labels, batch.band).tolist()
+    for b in range(len(costs)):
+        one, (first, last) = slice(b, b + 1), starts[b : b + 2]
+        rows = batch.rows[first:last].clone().requires_grad_()
+        frames, labels = batch.frames[one], batch.labels[one]
+        alone = {"band": batch.band[one], "blank": BLANK, "reduction": "none"}
+        cost = rnnt_loss(rows, batch.targets[one], frames, labels, **alone)
+        assert torch.equal(cost, costs[one])
+        (own,) = torch.autograd.grad(cost, rows, batch.upstream[one])
+        assert torch.equal(own, gradient[first:last])
+
+
 @pytest.mark.parametrize("backend", BACKENDS)
 def test_the_full_band_is_the_packed_layout(backend):
     batch = Batch(11, SHAPES["ragged"], widest=20)

@@ -9,7 +9,12 @@ from lightning.pytorch import Callback
 import asr_ascend.train
 from asr_ascend.config.composing import compose_config
 from asr_ascend.models import build_transducer
-from asr_ascend.training.threads import ThreadWatch, set_threads, time_of_work
+from asr_ascend.training.threads import (
+    ThreadWatch,
+    denormals_are_zero,
+    set_threads,
+    time_of_work,
+)
 
 DEMO = compose_config("train", ["experiment=demo"])
 ON_CPU = SimpleNamespace(device=torch.device("cpu"))
@@ -136,3 +141,18 @@ def test_training_watches_its_threads(tmp_path, capsys):
     assert (watch.dim, watch.work) == (128, time_of_work)
     watch.tell("One sentence.")
     assert capsys.readouterr() == ("", "One sentence.\n")
+
+
+def test_denormal_numbers_are_zero_while_training_and_no_longer(monkeypatch):
+    tiny = torch.tensor([1e-30])
+    if not torch.set_flush_denormal(True):
+        pytest.skip("this CPU has no mode in which denormal numbers are zero")
+    torch.set_flush_denormal(False)
+    with denormals_are_zero():
+        assert (tiny * 1e-10).item() == 0
+    assert (tiny * 1e-10).item() == pytest.approx(1e-40, rel=1e-4)
+    seen = []
+    monkeypatch.setattr(torch, "set_flush_denormal", seen.append)
+    with pytest.raises(ValueError), denormals_are_zero():
+        raise ValueError
+    assert seen == [True, False]
