@@ -26,6 +26,7 @@ COMMANDS = {
     "rooms": ("asr_ascend.data.rooms.command", "makes responses of rooms"),
     "synthesize": ("asr_ascend.data.synthesis.corpus", "makes the embedded corpus"),
     "plugins": ("asr_ascend.plugins.__main__", "lists the frameworks that can call the loss"),
+    "doctor": ("asr_ascend.doctor.command", "says what of this installation is right"),
 }
 
 

@@ -1,10 +1,14 @@
 # shellcheck shell=bash
 # Looks for all that the build needs; each lack is one sentence, and all are listed.
 
-least_cmake=3.20
-least_gcc=9
-least_cann=$(sed -n 's/^  "least_cann": "\(.*\)",$/\1/p' "$repository/asr_ascend/npu_versions.json")
-job_gib=2 # what compiling torch's headers takes, about
+# What the doctor (asr_ascend/doctor) looks for too: one table for both.
+versions=$repository/asr_ascend/npu_versions.json
+version_of() { sed -n "s/^  \"$1\": \"\(.*\)\",\$/\1/p" "$versions"; }
+list_of() { sed -n "s/^  \"$1\": \[\(.*\)\],\$/\1/p" "$versions" | tr -d '",'; }
+least_cmake=$(version_of least_cmake)
+least_gcc=$(version_of least_gcc)
+least_cann=$(version_of least_cann)
+job_gib=$(version_of job_gib) # what compiling torch's headers takes, about
 
 check_environment() {
   check_machine
@@ -58,7 +62,7 @@ check_toolkit() {
 check_toolkit_programs() {
   local name found
   device_compiler=$(command -v bisheng)
-  for name in bisheng asc_opc; do
+  for name in $(list_of toolkit_programs); do
     command -v "$name" >/dev/null && continue
     found=$(find -L "$cann" -maxdepth 5 -name "$name" -perm -u+x -not -type d 2>/dev/null | head -n 1)
     if [ -n "$found" ]; then
@@ -106,17 +110,22 @@ find_asc() {
   done
 }
 
-# Chips by the names that `npu-smi info -m` prints.
+# Chips by the names that `npu-smi info -m` prints: rows of patterns and CANN's name.
 soc_of_chip() {
-  case $1 in
-    910B[1-4]* | 910B2C*) echo ascend910b ;;
-    910_93* | 910C*) echo ascend910_93 ;;
-    910 | 910A | 910B | 910Pro* | 910Premium*) echo ascend910 ;;
-    310P*) echo ascend310p ;;
-    310B*) echo ascend310b ;;
-    310) echo ascend310 ;;
-    *) echo unknown ;;
-  esac
+  local row soc pattern patterns
+  while read -r row soc; do
+    IFS='|' read -r -a patterns <<<"$row"
+    for pattern in "${patterns[@]}"; do
+      # shellcheck disable=SC2254
+      case $1 in
+        $pattern)
+          echo "$soc"
+          return
+          ;;
+      esac
+    done
+  done < <(sed -n '/^  "chips": \[/,/^  \]/s/^    "\(.*\)",\{0,1\}$/\1/p' "$versions")
+  echo unknown
 }
 
 check_machine() {

@@ -1,7 +1,7 @@
 # shellcheck shell=bash
 # The operator package: configured, compiled, installed, and looked at.
 
-operators=(RnntLossFused RnntLossForward RnntLossBackward)
+read -r -a operators <<<"$(list_of operators)"
 
 build_package() {
   local folder=$build_dir/package

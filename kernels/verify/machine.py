@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ctypes
 import datetime
 import os
 import platform
@@ -15,14 +14,6 @@ REPOSITORY = Path(__file__).resolve().parents[2]
 DRIVER = Path("/usr/local/Ascend/driver/version.info")
 BUILD_RECORD = REPOSITORY / "build" / "npu" / "environment.txt"
 VARIABLES = re.compile(r"ASCEND_|ASR_ASCEND_|TASK_QUEUE_ENABLE$|OMP_NUM_THREADS$|PYTORCH_NPU_")
-
-
-def is_stand_in() -> bool:
-    """Whether CANN's runtime here is the tests' stand-in, which computes on the CPU."""
-    try:
-        return hasattr(ctypes.CDLL("libascendcl.so"), "AsrAscendStandInReadCounters")
-    except OSError:
-        return False
 
 
 def device_name(device: str, stand_in: bool) -> str:

@@ -128,6 +128,10 @@ class MadeUpMachine:
         versions = Path("asr_ascend") / "npu_versions.json"
         shutil.copy(REPOSITORY / versions, self.kernels.parent / versions)
         write(self.kernels.parent / "asr_ascend" / "losses" / "__init__.py", "")
+        for part in ("doctor", "system"):
+            shutil.copytree(
+                REPOSITORY / "asr_ascend" / part, self.kernels.parent / "asr_ascend" / part
+            )
 
     def _make_tools(self) -> None:
         self.tools.mkdir(parents=True)

@@ -245,7 +245,7 @@ def test_torch_npu_that_is_too_old(machine: MadeUpMachine, header: str, lack: st
     assert_missing(
         machine.build(MADE_UP_TORCH="2.9.0+cpu"),
         f"torch_npu 2.9.0 has no {lack}, which the binding needs: install a package of "
-        "TorchNPU 26.0.0 or later, such as torch-npu==2.9.0.post6.",
+        "TorchNPU 26.0.0 or later, such as torch-npu==2.9.0.post9.",
     )
 
 
@@ -254,10 +254,15 @@ def test_torch_npu_for_another_cann(machine: MadeUpMachine) -> None:
         machine.site / "torch_npu-2.13.0.dist-info" / "METADATA",
         "Metadata-Version: 2.1\nName: torch_npu\nVersion: 2.10.0\n",
     )
+    # TorchNPU's release notes call 9.1 compatible, so there is nothing to say.
+    assert machine.build("--check", "--jobs=1", MADE_UP_TORCH="2.10.0").stderr == ""
+    info = next(machine.cann.glob("*/ascend_toolkit_install.info"))
+    info.write_text("version=9.3.0\n")
     assert_stops(
         machine.build("--check", "--jobs=1", MADE_UP_TORCH="2.10.0"),
         0,
-        "note: torch_npu 2.10.0 (TorchNPU 26.0.0) goes with CANN 9.0.0, but the toolkit is 9.1.0.",
+        "note: torch_npu 2.10.0 (TorchNPU 26.0.0) goes with CANN 9.0.0 and runs with 8.5, 9.0, 9.1 "
+        "and 9.2, but the toolkit is 9.3.0.",
     )
 
 

@@ -20,7 +20,26 @@ def test_sets_are_within_the_least_versions() -> None:
         assert each["torch_npu"].startswith(each["torch"]), each
         assert number(each["torch_npu_release"]) >= number(TABLE["least_torch_npu_release"]), each
         assert number(each["cann"]) >= number(TABLE["least_cann"]), each
-    assert set(TABLE["sources"]) == {"sets", "least_cann", "least_torch_npu_release", "soc"}
+        assert ".".join(each["cann"].split(".")[:2]) in TABLE["compatible_cann"], each
+    assert set(TABLE["sources"]) == {
+        *("sets", "compatible_cann", "least_cann", "least_torch_npu_release"),
+        *("soc", "chips", "libraries"),
+    }
+
+
+def test_the_newest_package_of_a_torch_comes_first() -> None:
+    """The checks name the first one of a torch as the one to install."""
+    for torch in {each["torch"] for each in TABLE["sets"]}:
+        releases = [
+            number(each["torch_npu_release"]) for each in TABLE["sets"] if each["torch"] == torch
+        ]
+        assert releases == sorted(releases, reverse=True), torch
+
+
+def test_tests_over_the_stand_in_run_a_package_of_the_table() -> None:
+    script = (REPOSITORY / "kernels" / "cann_standin" / "make_venv.sh").read_text()
+    (version,) = re.findall(r"torch-npu==([\d.a-z]+)", script)
+    assert version in {each["torch_npu"] for each in TABLE["sets"]}
 
 
 def test_the_least_torch_npu_is_what_the_package_requires() -> None:
