@@ -13,12 +13,14 @@ from pathlib import Path
 from asr_ascend.doctor.lines import MISSING, OK, WARNING, WRONG, Line, listed
 from asr_ascend.doctor.machine import (
     Machine,
+    exists,
     first_line,
     folder_reason,
     is_file,
     is_folder,
     matching,
     read,
+    real,
 )
 from asr_ascend.doctor.versions import at_least, soc_of_chip, table
 
@@ -31,7 +33,7 @@ _VERSION_FILES = (
     "compiler/version.info",
 )
 _SET_ENV = ("ascend-toolkit/set_env.sh", "cann/set_env.sh", "set_env.sh")
-_CHIP = re.compile(r"(?:Ascend ?|\s)((?:910|310)[A-Za-z0-9_]*)")
+_CHIP = re.compile(r"(?:Ascend ?|\s)((?:910|310)[A-Za-z0-9_-]*)")
 
 
 def driver(machine: Machine) -> Line:
@@ -44,15 +46,15 @@ def driver(machine: Machine) -> Line:
             found = version[1].strip()
             break
     else:
-        if machine.program("npu-smi") is None and not machine.device_manager.exists():
+        if machine.program("npu-smi") is None and not exists(machine.device_manager):
             text = "there is no driver: no version.info, no npu-smi, no device file"
             mend = "install the driver and firmware of Atlas A2 (docs/ascend.md)"
             return Line(subject, MISSING, text, mend, needed_by)
-    if machine.device_manager.exists() and not os.access(machine.device_manager, os.R_OK | os.W_OK):
+    if exists(machine.device_manager) and not os.access(machine.device_manager, os.R_OK | os.W_OK):
         text = f"{found}, but this user may not open {machine.device_manager}"
         mend = "sudo usermod -aG HwHiAiUser $USER, and log in again"
         return Line(subject, WRONG, text, mend, needed_by)
-    if not machine.device_manager.exists():
+    if not exists(machine.device_manager):
         text = f"{found}, but there is no {machine.device_manager}: in a container, it must be "
         text += "handed in"
         mend = "docker run --device=/dev/davinci0 --device=/dev/davinci_manager "
@@ -152,8 +154,9 @@ def environment(machine: Machine) -> Line:
     if not is_folder(Path(opp)):
         text = f"`ASCEND_OPP_PATH` names {opp}, which is no folder"
         return Line(subject, WRONG, text, command, needed_by)
-    inside = (Path(home).resolve(), Path(home).resolve().parent)
-    if not any(Path(opp).resolve().is_relative_to(place) for place in inside):
+    # In CANN 8, folders of the toolkit in use are links into the one of its version.
+    its_own = Path(opp).is_relative_to(home) or real(Path(opp)) == real(Path(home) / "opp")
+    if not its_own:
         text = f"two toolkits are mixed: `ASCEND_HOME_PATH` is {home}, `ASCEND_OPP_PATH` is {opp}"
         return Line(subject, WRONG, text, f"open a new shell and {command}", needed_by)
     return Line(subject, OK, "`ASCEND_HOME_PATH` and `ASCEND_OPP_PATH` are set", None, needed_by)

@@ -13,8 +13,8 @@ from pathlib import Path
 
 from asr_ascend.doctor.ascend_side import toolkit_version
 from asr_ascend.doctor.cpu_side import install_command, library_path
-from asr_ascend.doctor.lines import MISSING, OK, WARNING, WRONG, Line, listed
-from asr_ascend.doctor.machine import Machine, first_line, matching, read
+from asr_ascend.doctor.lines import MISSING, OK, WARNING, WRONG, Line, checked, listed
+from asr_ascend.doctor.machine import Machine, first_line, matching, read, real
 from asr_ascend.doctor.probing import NOT_REACHED, Outcome
 from asr_ascend.doctor.python_side import version_of
 from asr_ascend.doctor.versions import at_least, table
@@ -28,12 +28,18 @@ _LEAST_DISK_GIB = 5
 
 def lines(machine: Machine, outcomes: Mapping[str, Outcome], for_npu: bool) -> list[Line]:
     """Compiler, CMake, ABI, build folders, jobs; CANN's programs where there is an NPU."""
-    found = [compiler(machine), cmake(machine), abi(machine, outcomes)]
+    needed_by = ("build",)
+    found = [
+        *checked("C++ compiler", needed_by, compiler, machine),
+        *checked("CMake", needed_by, cmake, machine),
+        *checked("C++ ABI", needed_by, abi, machine, outcomes),
+    ]
     if for_npu:
-        found.append(toolkit_programs(machine))
+        found += checked("CANN programs", needed_by, toolkit_programs, machine)
     if machine.checkout() is not None:
-        found += [cpu_build(machine), *npu_build(machine, outcomes)]
-    return [*found, jobs(machine)]
+        found += checked("CPU build", needed_by, cpu_build, machine)
+        found += checked("NPU build", needed_by, npu_build, machine, outcomes)
+    return [*found, *checked("compile jobs", needed_by, jobs, machine)]
 
 
 def compiler(machine: Machine) -> Line:
@@ -189,7 +195,11 @@ def jobs(machine: Machine) -> Line:
 
 def resources(machine: Machine) -> list[Line]:
     """Memory, and the disk under the folder that results go to."""
-    return [_memory(machine), _disk(machine)]
+    needed_by = ("training",)
+    return [
+        *checked("memory", needed_by, _memory, machine),
+        *checked("disk", needed_by, _disk, machine),
+    ]
 
 
 def _memory(machine: Machine) -> Line:
@@ -204,8 +214,12 @@ def _memory(machine: Machine) -> Line:
 
 def _disk(machine: Machine) -> Line:
     subject, needed_by = "disk", ("training", "build")
-    folder = machine.work.absolute()
-    fault = folder_fault(folder)
+    folder = machine.work
+    try:
+        folder = folder.absolute()
+        fault = folder_fault(folder)
+    except OSError as error:
+        fault = f"{folder} can't be used: {error.strerror}"
     if fault is not None:
         return Line(subject, WRONG, fault, f"df -h {folder}", needed_by)
     try:
@@ -224,7 +238,7 @@ def _cache_fault(cache: Path, sources: Path) -> str | None:
     """Why CMake would refuse its cache, or build with what is gone."""
     contents = read(cache) or ""
     home = re.search(r"^CMAKE_HOME_DIRECTORY:INTERNAL=(.+)$", contents, re.M)
-    if home and Path(home[1]).resolve() != sources.resolve():
+    if home and real(Path(home[1])) != real(sources):
         return f"it was made for the sources in {home[1]}"
     chosen = re.search(r"^CMAKE_CXX_COMPILER:\w+=(/.+)$", contents, re.M)
     if chosen and not os.access(chosen[1], os.X_OK):

@@ -8,7 +8,7 @@ from contextlib import suppress
 from importlib import metadata
 from pathlib import Path
 
-from asr_ascend.doctor.lines import MISSING, OK, WARNING, WRONG, Line, listed
+from asr_ascend.doctor.lines import MISSING, OK, WARNING, WRONG, Line, checked, listed
 from asr_ascend.doctor.machine import Machine, foreign_library, is_file
 from asr_ascend.doctor.probing import NOT_REACHED, Outcome
 
@@ -41,7 +41,11 @@ def install_command(machine: Machine) -> str:
 
 def lines(machine: Machine, outcomes: Mapping[str, Outcome]) -> list[Line]:
     """The CPU library, and the instruction set that it uses."""
-    return [_library(machine, outcomes), _instruction_set(machine, outcomes)]
+    needed_by = ("cpu", "training")
+    return [
+        *checked("CPU library", needed_by, _library, machine, outcomes),
+        *checked("instruction set", needed_by, _instruction_set, machine, outcomes),
+    ]
 
 
 def _library(machine: Machine, outcomes: Mapping[str, Outcome]) -> Line:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import textwrap
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -42,6 +42,18 @@ class Section:
 
     title: str
     lines: Sequence[Line]
+
+
+def checked(
+    subject: str, needed_by: tuple[str, ...], check: Callable[..., Line | list[Line]], *given: Any
+) -> list[Line]:
+    """The lines of a check; one that says so where the check itself fails."""
+    try:
+        found = check(*given)
+    except Exception as error:
+        text = f"the doctor can't look at it: {type(error).__name__}: {error}"
+        return [Line(subject, WRONG, text, "please report it", needed_by)]
+    return [found] if isinstance(found, Line) else found
 
 
 def failing(sections: Sequence[Section], required: Sequence[str]) -> list[Line]:

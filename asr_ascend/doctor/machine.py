@@ -131,6 +131,22 @@ def is_folder(path: Path) -> bool:
         return False
 
 
+def exists(path: Path) -> bool:
+    """Whether there is something that can be seen."""
+    try:
+        return path.exists()
+    except OSError:
+        return False
+
+
+def real(path: Path) -> Path:
+    """The path without links; as it is where they form a loop."""
+    try:
+        return path.resolve()
+    except (OSError, RuntimeError):
+        return path
+
+
 def folder_reason(path: Path) -> str | None:
     """Why a folder can't be read; None where it can."""
     try:

@@ -7,9 +7,10 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from asr_ascend.doctor import ascend_side
-from asr_ascend.doctor.lines import MISSING, OK, WARNING, WRONG, Line, listed
+from asr_ascend.doctor.lines import MISSING, OK, WARNING, WRONG, Line, checked, listed
 from asr_ascend.doctor.machine import (
     Machine,
+    exists,
     foreign_library,
     is_file,
     is_folder,
@@ -39,7 +40,7 @@ def is_cpu_machine(machine: Machine) -> bool:
     return not (
         any(map(machine.variable, signs))
         or machine.program("npu-smi")
-        or machine.device_manager.exists()
+        or exists(machine.device_manager)
         or version_of("torch-npu")
         or any(is_folder(root) for root in machine.ascend_roots())
     )
@@ -72,15 +73,16 @@ def operator_library(machine: Machine) -> Path | None:
 
 def lines(machine: Machine, outcomes: Mapping[str, Outcome]) -> list[Line]:
     """All of the NPU but the loss on it."""
+    needed_by = ("npu",)
     return [
-        ascend_side.driver(machine),
-        ascend_side.chip(machine),
-        ascend_side.cann(machine),
-        ascend_side.environment(machine),
-        ascend_side.libraries(machine),
-        *torch_npu(machine, outcomes),
-        *operator_package(machine, outcomes),
-        binding(machine, outcomes),
+        *checked("driver", needed_by, ascend_side.driver, machine),
+        *checked("chip", needed_by, ascend_side.chip, machine),
+        *checked("CANN", needed_by, ascend_side.cann, machine),
+        *checked("set_env", needed_by, ascend_side.environment, machine),
+        *checked("CANN libraries", needed_by, ascend_side.libraries, machine),
+        *checked("torch_npu", needed_by, torch_npu, machine, outcomes),
+        *checked("operator package", needed_by, operator_package, machine, outcomes),
+        *checked("torch binding", needed_by, binding, machine, outcomes),
     ]
 
 

@@ -13,8 +13,8 @@ from importlib import metadata
 from pathlib import Path
 from typing import Any
 
-from asr_ascend.doctor.lines import MISSING, OK, WARNING, WRONG, Line, listed
-from asr_ascend.doctor.machine import Machine
+from asr_ascend.doctor.lines import MISSING, OK, WARNING, WRONG, Line, checked, listed
+from asr_ascend.doctor.machine import Machine, real
 from asr_ascend.doctor.probing import NOT_REACHED, Outcome
 from asr_ascend.doctor.versions import at_least, table
 
@@ -52,7 +52,7 @@ def installs(name: str) -> list[Install]:
             with suppress(Exception):
                 folder = Path(str(distribution.locate_file("")))
                 found.setdefault(
-                    folder.resolve(), Install(distribution.version, folder, _source(distribution))
+                    real(folder), Install(distribution.version, folder, _source(distribution))
                 )
     return list(found.values())
 
@@ -86,13 +86,14 @@ def requirement_fault(name: str, version: str) -> str | None:
 def lines(machine: Machine, outcomes: Mapping[str, Outcome]) -> list[Line]:
     """Python and what is installed in it."""
     torch = outcomes.get("torch", NOT_REACHED)
+    audio = outcomes.get("torchaudio", NOT_REACHED)
     return [
-        _python(),
-        _package(machine),
-        _torch(torch),
-        *_doubled(),
-        _torchaudio(torch, outcomes.get("torchaudio", NOT_REACHED)),
-        _training(outcomes),
+        *checked("Python", EVERYWHERE, _python),
+        *checked("asr_ascend", EVERYWHERE, _package, machine),
+        *checked("torch", EVERYWHERE, _torch, torch),
+        *checked("installs", (), _doubled),
+        *checked("torchaudio", ("torchaudio", "training"), _torchaudio, torch, audio),
+        *checked("recipe", ("training",), _training, outcomes),
     ]
 
 
@@ -122,7 +123,7 @@ def _package(machine: Machine) -> Line:
         places = listed([str(each.source or each.folder) for each in known])
         found = f"{len(known)} installs are on Python's path ({places}); Python takes {here}"
         return Line(subject, WARNING, found, "pip uninstall asr-ascend", EVERYWHERE)
-    if here.parent.resolve() != owner.resolve():
+    if real(here.parent) != real(owner):
         found = f"Python takes it from {here}, which hides the install in {owner}"
         return Line(subject, WARNING, found, install, EVERYWHERE)
     kind = "editable install of" if first.source is not None else "installed in"

@@ -66,6 +66,7 @@ ROOMS = (
     ("decoding",),
     ("checkpoints",),
     ("evaluation", "training"),  # neither imports the other
+    ("doctor",),
 )
 # And the recogniser, for those who want the model and not the commands.
 COMMANDS = {"__main__", "train", "evaluate", "transcribe", "average", "compare", "recognizer"}
@@ -107,6 +108,23 @@ def test_hydra_stays_in_the_entry_points():
 
 def test_the_package_itself_imports_nothing_heavy():
     assert not roots(imported_modules(PACKAGE / "__init__.py")) & ({"torch"} | HEAVY)
+
+
+def test_the_doctor_itself_runs_on_the_standard_library_alone():
+    """Its own process imports nothing that may be broken: its children do."""
+    program = f"""
+import sys
+for name in {sorted({"torch", "numpy", *HEAVY})!r}:
+    sys.modules[name] = None
+import asr_ascend.__main__
+from asr_ascend.doctor import command
+ours = {{name for name in sys.modules if name.startswith("asr_ascend.")}}
+print(sorted(name for name in ours if name.split(".")[1] not in ("doctor", "system", "__main__")))
+"""
+    done = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, env=os.environ, timeout=500
+    )
+    assert (done.returncode, done.stdout.strip()) == (0, "[]"), done.stderr
 
 
 def test_the_loss_works_where_only_torch_is_installed():
