@@ -83,9 +83,10 @@ def text(sections: Sequence[Section]) -> str:
     return "\n".join(rows)
 
 
-def as_json(sections: Sequence[Section], required: Sequence[str]) -> dict[str, Any]:
-    """Everything of the table, and whether what was asked for is right."""
-    wrong = failing(sections, required)
+def as_json(
+    sections: Sequence[Section], required: Sequence[str], wrong: Sequence[Line]
+) -> dict[str, Any]:
+    """Everything of the table, and `wrong`, the lines that make the exit status 1."""
     return {
         "schema_version": SCHEMA_VERSION,
         "required": list(required),

@@ -36,7 +36,7 @@ class Machine:
 
     variables: Mapping[str, str] = field(default_factory=lambda: dict(os.environ))
     processor: str = field(default_factory=platform.machine)
-    processors: int = field(default_factory=lambda: len(os.sched_getaffinity(0)))
+    processors: int = field(default_factory=lambda: _processors())
     free_memory: int | None = field(default_factory=available_bytes)
     device_manager: Path = Path("/dev/davinci_manager")
     package: Path = PACKAGE_FOLDER
@@ -69,6 +69,13 @@ class Machine:
             return [Path(part) for part in self.variable("ASCEND_ROOTS").split()]
         home = self.variable("HOME")
         return [Path("/usr/local/Ascend"), *([Path(home) / "Ascend"] if home else [])]
+
+
+def _processors() -> int:
+    """Those that this process may use; macOS doesn't say, and has them all."""
+    if hasattr(os, "sched_getaffinity"):
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1
 
 
 def output_of(command: Sequence[str], variables: Mapping[str, str]) -> tuple[bool, str]:

@@ -117,6 +117,10 @@ def torch_npu(machine: Machine, outcomes: Mapping[str, Outcome]) -> list[Line]:
     goes_with = cann_of(version)
     made_for = f"released with CANN {goes_with}" if goes_with else "its CANN is not known here"
     found = f"{version} ({made_for}) sees {outcome['count']} device(s): {name}"
+    if machine.variable("TORCH_DEVICE_BACKEND_AUTOLOAD") == "0":
+        found += "; but `TORCH_DEVICE_BACKEND_AUTOLOAD` is 0, so torch doesn't import it by itself"
+        found += " and training finds no NPU"
+        return [Line(subject, WRONG, found, "unset TORCH_DEVICE_BACKEND_AUTOLOAD", ("npu",))]
     return [Line(subject, OK, found, None, needed_by)]
 
 

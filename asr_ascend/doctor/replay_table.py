@@ -27,11 +27,12 @@ def replay(path: Path, machine: Machine, in_json: bool, seconds: float) -> int:
         ReplayError: the file is no saved batch.
     """
     section = examine(path, machine, seconds)
+    wrong = [line for line in section.lines if line.status == WRONG]
     if in_json:
-        print(json.dumps(as_json([section], ["replay"]), indent=1))
+        print(json.dumps(as_json([section], ["replay"], wrong), indent=1))
     else:
         print(text([section]))
-    return 0 if all(line.status != WRONG for line in section.lines) else 1
+    return 1 if wrong else 0
 
 
 def examine(path: Path, machine: Machine, seconds: float) -> Section:

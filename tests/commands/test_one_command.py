@@ -14,7 +14,7 @@ def test_help_lists_every_command(capsys):
     assert main(["--help"]) == 0
     text = capsys.readouterr().out
     names = ["train", "evaluate", "transcribe", "compare", "average"]
-    names += ["import", "noise", "rooms", "synthesize", "plugins"]
+    names += ["import", "noise", "rooms", "synthesize", "plugins", "doctor"]
     assert re.findall(r"^  (\w+) {2,}\w", text, re.MULTILINE) == names
     assert main([]) == 2
 
@@ -41,7 +41,7 @@ def test_an_unknown_command_is_one_sentence(typed, advice, capsys):
     assert main([typed]) == 2
     assert capsys.readouterr().err == (
         f"Error: There is no command '{typed}'; there are train, evaluate, transcribe, compare, "
-        f"average, import, noise, rooms, synthesize, plugins.{advice}\n"
+        f"average, import, noise, rooms, synthesize, plugins, doctor.{advice}\n"
     )
 
 

@@ -71,7 +71,7 @@ def test_logits_that_are_not_finite_are_named(tmp_path, capsys) -> None:
     assert lines["costs"] == {
         **lines["costs"],
         "status": "warning",
-        "found": "in float64: 12.5227587, nan nats",
+        "found": "in float64: 12.5227588, nan nats",
     }
     assert lines["loss on cpu"]["status"] == "ok"
 

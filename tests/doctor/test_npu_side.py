@@ -127,6 +127,18 @@ def test_the_stand_in_is_no_chip(atlas: AtlasA2, with_torch_npu) -> None:
     )
 
 
+def test_torch_that_is_told_not_to_import_it(atlas: AtlasA2, with_torch_npu) -> None:
+    machine = atlas.machine(TORCH_DEVICE_BACKEND_AUTOLOAD="0")
+    (line,) = npu_side.torch_npu(machine, fine(atlas))
+    assert atlas.said(line) == [
+        "wrong",
+        "2.13.0 (released with CANN 9.2.0) sees 8 device(s): Ascend910B3; but "
+        "`TORCH_DEVICE_BACKEND_AUTOLOAD` is 0, so torch doesn't import it by itself and training "
+        "finds no NPU",
+        "unset TORCH_DEVICE_BACKEND_AUTOLOAD",
+    ]
+
+
 # The operator package
 
 
