@@ -3,6 +3,7 @@
   python -m benchmarks.joiner           all of it, at the documented sizes: tens of minutes
   python -m benchmarks.joiner speed --shape 2 200 50 5000 --hidden 512 --json joiner.json
   python -m benchmarks.joiner capacity
+  python -m benchmarks.joiner bands --shape 8 500 100 500
   python -m benchmarks.joiner dropping --checkpoint outputs/demo/checkpoints/last.ckpt
 
 No speed is printed unless value and gradients agree. Peaks are read from the kernel, in a fresh
@@ -24,7 +25,7 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
-from asr_ascend.losses import joiner_rnnt_loss, rnnt_loss
+from asr_ascend.losses import joiner_rnnt_loss, pruned_band, rnnt_loss, simple_rnnt_loss
 from asr_ascend.models.joiner import packed_cells
 from asr_ascend.system.atomic import write_json
 from asr_ascend.system.command import run_command
@@ -32,6 +33,7 @@ from benchmarks import machine
 
 GIBIBYTE = 2**30
 FUSED = ("fused", "chunked")
+SYMBOLS_PER_FRAME = 5
 
 
 class Problem:
@@ -50,6 +52,9 @@ class Problem:
         self.bias = normal(V, scale=0.1)
         self.targets = torch.randint(1, V, (B, U), generator=generator)
         self.frames, self.labels = torch.full((B,), T), torch.full((B,), U)
+        heard = torch.linspace(0, T - 1, U).long().expand(B, U)
+        self.windows = torch.stack([heard - 1, heard + 5], dim=-1)
+        self.simple_weight = normal(V, hidden, scale=0.05)
 
     @property
     def inputs(self) -> tuple[Tensor, ...]:
@@ -73,6 +78,53 @@ class Problem:
 
     def chunked(self) -> Tensor:
         return joiner_rnnt_loss(*self.inputs, *self.indices, blank=0, max_bytes=2**24)
+
+    def windows_band(self) -> Tensor:
+        """Windows of [1, 5] frames, as the recipe has them: their band alone is computed."""
+        options = {"blank": 0, "emission_windows": self.windows}
+        return joiner_rnnt_loss(*self.inputs, *self.indices, **options)
+
+    def windows_every_cell(self) -> Tensor:
+        """The same windows, and a band of every cell."""
+        B, T, U1 = len(self.frames), int(self.frames[0]), int(self.labels[0]) + 1
+        every_cell = torch.tensor([0, U1 - 1]).expand(B, T, 2)
+        options = {"blank": 0, "emission_windows": self.windows, "band": every_cell}
+        return joiner_rnnt_loss(*self.inputs, *self.indices, **options)
+
+    def _simple_tables(self) -> tuple[Tensor, Tensor]:
+        return self.encoder @ self.simple_weight.T, self.predictor @ self.simple_weight.T
+
+    def pruned(self) -> Tensor:
+        """Simple loss, its band of 5 columns a frame, and the joiner's loss in it."""
+        simple, occupancies = simple_rnnt_loss(
+            *self._simple_tables(),
+            *self.indices,
+            0,
+            lm_only_scale=0.25,
+            return_occupancies=True,
+        )
+        lengths = self.indices[1:]
+        band = pruned_band(occupancies, *lengths, symbols_per_frame=SYMBOLS_PER_FRAME)
+        pruned = joiner_rnnt_loss(*self.inputs, *self.indices, blank=0, band=band)
+        return 0.5 * simple + pruned
+
+    def fast_rnnt(self) -> Tensor:
+        """The same as fast_rnnt has it."""
+        import fast_rnnt
+
+        am, lm = self._simple_tables()
+        T, U = self.frames, self.labels
+        boundary = torch.stack([torch.zeros_like(T), torch.zeros_like(T), U, T], dim=1)
+        simple, (px_grad, py_grad) = fast_rnnt.rnnt_loss_smoothed(
+            lm, am, self.targets, 0, 0.25, 0.0, boundary, reduction="mean", return_grad=True
+        )
+        ranges = fast_rnnt.get_rnnt_prune_ranges(px_grad, py_grad, boundary, SYMBOLS_PER_FRAME)
+        rows = fast_rnnt.do_rnnt_pruning(am=self.encoder, lm=self.predictor, ranges=ranges)
+        logits = torch.nn.functional.linear(torch.tanh(sum(rows)), self.weight, self.bias)
+        pruned = fast_rnnt.rnnt_loss_pruned(
+            logits, self.targets, ranges, 0, boundary, reduction="mean"
+        )
+        return 0.5 * simple + pruned
 
     def torchaudio(self) -> Tensor:
         from torchaudio.functional import rnnt_loss as torchaudio_loss
@@ -238,7 +290,7 @@ def main() -> int:
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument(
-        "what", nargs="?", default="all", choices=("all", "speed", "capacity", "dropping")
+        "what", nargs="?", default="all", choices=("all", "speed", "bands", "capacity", "dropping")
     )
     parser.add_argument("--shape", type=int, nargs=4, default=[8, 500, 100, 5000])
     parser.add_argument("--hidden", type=int, default=512)
@@ -262,13 +314,20 @@ def main() -> int:
     torch.set_num_threads(arguments.threads)
     figures: dict[str, object] = {**machine.describe(), "threads": arguments.threads}
     parts: dict[str, Callable[[argparse.Namespace], dict[str, object]]]
-    parts = {"speed": speed, "capacity": capacity, "dropping": dropping}
+    parts = {"speed": speed, "bands": bands, "capacity": capacity, "dropping": dropping}
     for name, part in parts.items():
         if arguments.what in ("all", name):
             figures[name] = part(arguments)
     if arguments.json:
         write_json(Path(arguments.json), figures)
     return 0
+
+
+def bands(arguments: argparse.Namespace) -> dict[str, object]:
+    """What a band saves: see joiner_bands.py."""
+    from benchmarks.joiner_bands import measure
+
+    return measure(arguments)
 
 
 def dropping(arguments: argparse.Namespace) -> dict[str, object]:

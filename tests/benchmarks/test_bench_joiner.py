@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from benchmarks import joiner, joiner_dropping, machine
+from benchmarks import joiner, joiner_bands, joiner_dropping, machine
 
 SMALL = ["--shape", "3", "12", "4", "30", "--hidden", "8", "--repeats", "2", "--threads", "1"]
 
@@ -45,6 +45,29 @@ def test_ways_are_checked_then_take_turns(monkeypatch):
     run(monkeypatch, "speed", *SMALL)
     ways = ["packed", "fused", "chunked"]
     assert steps == [*ways, *ways, *ways[1:], ways[0]]
+
+
+def test_bands_have_a_row_for_each_way(monkeypatch, capsys, tmp_path):
+    monkeypatch.setattr(joiner_bands, "peak", lambda *case: 3_000_000)
+    monkeypatch.setattr(joiner_bands.importlib.util, "find_spec", lambda name: None)
+    run(monkeypatch, "bands", *SMALL, "--json", str(tmp_path / "out.json"))
+    without, title, cells, *rows = capsys.readouterr().out.splitlines()
+    assert without == "fast_rnnt is not installed: pruning is compared with nothing"
+    assert title == "B, T, U, V = [3, 12, 4, 30], H = 8, 1 threads"
+    assert cells == "The windows leave 99 of 180 cells."
+    ways = ["products", "windows_band", "windows_every_cell", "pruned"]
+    assert [row.split()[0] for row in rows] == ways
+    assert all(row.endswith(" s          3 MB at the peak") for row in rows[1:])
+    figures = json.loads((tmp_path / "out.json").read_text())["bands"]
+    assert (figures["rows"], figures["every_row"]) == (99, 180)
+    assert figures["results"]["windows_band"]["peak_bytes"] == 3_000_000
+
+
+def test_no_speed_of_a_band_with_wrong_numbers(monkeypatch):
+    original = joiner.Problem.windows_band
+    monkeypatch.setattr(joiner.Problem, "windows_band", lambda p: wrong_value(original(p), p))
+    with pytest.raises(SystemExit, match="windows_every_cell"):
+        run(monkeypatch, "bands", *SMALL)
 
 
 def wrong_value(loss, problem):
