@@ -18,7 +18,8 @@ from asr_ascend.losses.problem import Problem
 _PROBLEM = (
     "Tensor targets, Tensor logit_lengths, Tensor target_lengths, "
     "SymInt blank, float clamp, bool fused_log_softmax, "
-    "float fastemit_lambda, bool blank_in_targets, Tensor? emission_windows, Tensor? band"
+    "float fastemit_lambda, float delay_penalty, bool blank_in_targets, "
+    "Tensor? emission_windows, Tensor? band"
 )
 
 library = torch.library.Library("asr_ascend", "DEF")

@@ -11,6 +11,9 @@ from torch import Tensor
 
 from asr_ascend.losses import checks
 
+# Nats a frame. Scores of this size times the frames of an hour are still exact to a few nats.
+_LARGEST_DELAY_PENALTY = 1e6
+
 
 class Problem(NamedTuple):
     """The checked arguments of a loss, in the order in which the operators take them."""
@@ -22,6 +25,7 @@ class Problem(NamedTuple):
     clamp: float
     fused_log_softmax: bool
     fastemit_lambda: float
+    delay_penalty: float
     blank_in_targets: bool
     emission_windows: Tensor | None
     band: Tensor | None
@@ -64,6 +68,7 @@ def make_problem(
     emission_windows: Tensor | None = None,
     band: Tensor | None = None,
     *,
+    delay_penalty: float = 0.0,
     targets_may_be_on_cpu: bool = False,
 ) -> Problem:
     """Checks all that needs no value of a tensor, and makes ``blank`` non-negative.
@@ -71,7 +76,7 @@ def make_problem(
     Args:
         logits: (N, V) or (B, T, U1, V).
         targets, logit_lengths, target_lengths, blank, clamp, fused_log_softmax, fastemit_lambda,
-            blank_in_targets, emission_windows, band: as for ``rnnt_loss``.
+            blank_in_targets, emission_windows, band, delay_penalty: as for ``rnnt_loss``.
         targets_may_be_on_cpu: wherever ``logits`` are.
 
     Raises:
@@ -93,6 +98,11 @@ def make_problem(
         raise ValueError(
             f"`fastemit_lambda` must be finite and at least 0, but is {fastemit_lambda}."
         )
+    delay_penalty = checks.as_float("delay_penalty", delay_penalty)
+    if not 0.0 <= delay_penalty <= _LARGEST_DELAY_PENALTY:
+        raise ValueError(
+            f"`delay_penalty` must be in [0, {_LARGEST_DELAY_PENALTY:g}], but is {delay_penalty}."
+        )
     if blank_in_targets not in ("error", "allow"):
         raise ValueError(
             '`blank_in_targets` must be "error" or "allow", '
@@ -110,6 +120,7 @@ def make_problem(
         clamp,
         fused_log_softmax,
         fastemit_lambda,
+        delay_penalty,
         blank_in_targets == "allow",
         emission_windows,
         band,

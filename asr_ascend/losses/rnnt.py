@@ -1,6 +1,5 @@
 """The public loss functions: check the arguments, choose a backend, reduce its costs."""
 
-import torch
 from torch import Tensor
 
 from asr_ascend.losses import backends, checks, function_transforms
@@ -18,6 +17,7 @@ def rnnt_loss(
     fused_log_softmax: bool = True,
     *,
     fastemit_lambda: float = 0.0,
+    delay_penalty: float = 0.0,
     blank_in_targets: str = "error",
     emission_windows: Tensor | None = None,
     band: Tensor | None = None,
@@ -52,6 +52,10 @@ def rnnt_loss(
             so that labels come out sooner (FastEmit; 0.001 to 0.01 in the paper). ``clamp`` comes
             after. The value is unaffected: it is the plain cost, which a model trained this way
             does not quite minimise.
+        delay_penalty: in [0, 1e6], nats a frame. Above 0, ``delay_penalty * ((T_b - 1) / 2 - t)``
+            is added to the log-probability of every label that is emitted in frame t: early labels
+            gain, late ones lose, and one in the middle stays. The value holds it, as k2's does, and
+            may be negative. 0.001 to 0.01 are usual. Not on an NPU yet.
         blank_in_targets: "error" refuses a label equal to ``blank``, as of two vocabularies that
             were numbered apart. "allow" takes it for an ordinary label: it moves on to the next
             column by the logit that also moves on to the next frame. On an NPU not with
@@ -99,9 +103,11 @@ def rnnt_loss(
         Graves 2012, "Sequence Transduction with Recurrent Neural Networks". Gradient through the
         softmax: Li et al. 2019, "Improving RNN Transducer Modeling for End-to-End Speech
         Recognition", eq. 13. FastEmit: Yu et al. 2021, "FastEmit: Low-latency Streaming ASR with
-        Sequence-level Emission Regularization". Emission windows: Mahadeokar et al. 2021,
-        "Alignment Restricted Streaming Recurrent Neural Network Transducer". The signature is
-        torchaudio.functional.rnnt_loss's.
+        Sequence-level Emission Regularization". Delay penalty: Kang et al. 2022, "Delay-penalized
+        transducer for low-latency streaming ASR" (https://arxiv.org/abs/2211.00490), with the
+        offset of k2's `rnnt_loss` (https://github.com/k2-fsa/k2/issues/955). Emission windows:
+        Mahadeokar et al. 2021, "Alignment Restricted Streaming Recurrent Neural Network
+        Transducer". The signature is torchaudio.functional.rnnt_loss's.
     """
     reduction = checks.checked_reduction(reduction)
     problem = make_problem(
@@ -116,6 +122,7 @@ def rnnt_loss(
         blank_in_targets,
         emission_windows,
         band,
+        delay_penalty=delay_penalty,
     )
     checks.check_reuse(logits, reuse_logits)
     function_transforms.refuse_forward_mode("rnnt_loss", logits)
@@ -138,6 +145,7 @@ def rnnt_loss_and_grad(
     fused_log_softmax: bool = True,
     *,
     fastemit_lambda: float = 0.0,
+    delay_penalty: float = 0.0,
     blank_in_targets: str = "error",
     emission_windows: Tensor | None = None,
     band: Tensor | None = None,
@@ -149,8 +157,8 @@ def rnnt_loss_and_grad(
 
     Args:
         logits, targets, logit_lengths, target_lengths, blank, clamp, fused_log_softmax,
-            fastemit_lambda, blank_in_targets, emission_windows, backend, validate: as for
-            :func:`rnnt_loss`.
+            fastemit_lambda, delay_penalty, blank_in_targets, emission_windows, band, backend,
+            validate: as for :func:`rnnt_loss`.
         reuse_logits: write the gradient into the memory of ``logits`` and return it there.
 
     Returns:
@@ -172,6 +180,7 @@ def rnnt_loss_and_grad(
         blank_in_targets,
         emission_windows,
         band,
+        delay_penalty=delay_penalty,
     )
     checks.check_reuse(logits, reuse_logits)
     chosen = backends.for_loss("rnnt_loss", logits, backend)
@@ -179,120 +188,6 @@ def rnnt_loss_and_grad(
         logits.detach(), problem, reuse_logits=reuse_logits, validate=validate
     )
     return costs.to(cost_dtype(logits.dtype)), grad
-
-
-class RNNTLoss(torch.nn.Module):
-    """:func:`rnnt_loss` as a module, as torchaudio.transforms.RNNTLoss.
-
-    torch.jit.script takes it, and a module that holds it. The scripted loss calls the operators of
-    the device directly: packed logits alone on an NPU, and not ``backend="reference"``.
-
-    Args:
-        blank, clamp, reduction, fused_log_softmax, fastemit_lambda, blank_in_targets, reuse_logits,
-            backend, validate: as for :func:`rnnt_loss`.
-    """
-
-    backend: str | None  # TorchScript would take None for its only value
-
-    def __init__(
-        self,
-        blank: int = -1,
-        clamp: float = -1.0,
-        reduction: str | None = "mean",
-        fused_log_softmax: bool = True,
-        *,
-        fastemit_lambda: float = 0.0,
-        blank_in_targets: str = "error",
-        reuse_logits: bool = False,
-        backend: str | None = None,
-        validate: bool = False,
-    ) -> None:
-        super().__init__()
-        self.blank = checks.as_int("blank", blank)
-        self.clamp = float(checks.as_float("clamp", clamp))
-        self.reduction = "none" if reduction is None else reduction
-        self.fused_log_softmax = fused_log_softmax
-        self.fastemit_lambda = float(checks.as_float("fastemit_lambda", fastemit_lambda))
-        self.blank_in_targets = blank_in_targets
-        self.reuse_logits = reuse_logits
-        self.backend = backend
-        self.validate = validate
-
-    def forward(
-        self,
-        logits: Tensor,
-        targets: Tensor,
-        logit_lengths: Tensor,
-        target_lengths: Tensor,
-        emission_windows: Tensor | None = None,
-        band: Tensor | None = None,
-    ) -> Tensor:
-        """The loss of a batch; arguments, result and errors as for :func:`rnnt_loss`."""
-        if torch.jit.is_scripting():  # type: ignore[attr-defined]
-            return self._scripted(
-                logits, targets, logit_lengths, target_lengths, emission_windows, band
-            )
-        else:  # the compiler of TorchScript passes over this branch alone
-            return rnnt_loss(
-                logits,
-                targets,
-                logit_lengths,
-                target_lengths,
-                self.blank,
-                self.clamp,
-                self.reduction,
-                self.fused_log_softmax,
-                fastemit_lambda=self.fastemit_lambda,
-                blank_in_targets=self.blank_in_targets,
-                emission_windows=emission_windows,
-                band=band,
-                reuse_logits=self.reuse_logits,
-                backend=self.backend,
-                validate=self.validate,
-            )
-
-    def _scripted(
-        self,
-        logits: Tensor,
-        targets: Tensor,
-        logit_lengths: Tensor,
-        target_lengths: Tensor,
-        emission_windows: Tensor | None,
-        band: Tensor | None,
-    ) -> Tensor:
-        """In TorchScript: the operator checks values, and no more of shapes than it must."""
-        backend = self.backend
-        if backend is not None and backend == "reference":
-            raise RuntimeError('`RNNTLoss` with backend="reference" can\'t run in TorchScript.')
-        costs, _ = torch.ops.asr_ascend.rnnt_loss_forward(
-            logits,
-            targets,
-            logit_lengths,
-            target_lengths,
-            self.blank + logits.shape[-1] if self.blank < 0 else self.blank,
-            self.clamp,
-            self.fused_log_softmax,
-            self.fastemit_lambda,
-            self.blank_in_targets == "allow",
-            emission_windows,
-            band,
-            logits.requires_grad and torch.is_grad_enabled(),
-            self.reuse_logits,
-        )
-        if self.reduction == "mean":
-            costs = costs.mean()
-        elif self.reduction == "sum":
-            costs = costs.sum()
-        return costs.to(torch.float64 if logits.dtype == torch.float64 else torch.float32)
-
-    def extra_repr(self) -> str:
-        return (
-            f"blank={self.blank}, clamp={self.clamp}, reduction={self.reduction!r}, "
-            f"fused_log_softmax={self.fused_log_softmax}, "
-            f"fastemit_lambda={self.fastemit_lambda}, "
-            f"blank_in_targets={self.blank_in_targets!r}, reuse_logits={self.reuse_logits}, "
-            f"backend={self.backend!r}, validate={self.validate}"
-        )
 
 
 def available_backends() -> tuple[str, ...]:

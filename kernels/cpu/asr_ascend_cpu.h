@@ -19,7 +19,7 @@ extern "C" {
 #endif
 
 // Raised by one whenever a struct or a signature below changes.
-#define ASR_ASCEND_CPU_ABI_VERSION 4
+#define ASR_ASCEND_CPU_ABI_VERSION 5
 
 enum asr_ascend_dtype {
   ASR_ASCEND_FLOAT32 = 0,
@@ -31,7 +31,7 @@ enum asr_ascend_dtype {
 enum asr_ascend_status {
   ASR_ASCEND_OK = 0,
   ASR_ASCEND_BAD_ARGUMENT = 1,       // null pointer, unknown dtype, V < 1, blank outside [0, V),
-                                     // fastemit_lambda not finite or below 0
+                                     // fastemit_lambda or delay_penalty not finite or below 0
   ASR_ASCEND_BAD_LOGIT_LENGTH = 2,   // sample: T_b < 1, or above padded_t
   ASR_ASCEND_BAD_TARGET_LENGTH = 3,  // sample: U_b < 0, above padded_u1 - 1 or above target_columns
   ASR_ASCEND_BAD_TARGET = 4,         // sample, position: label outside [0, V)
@@ -86,6 +86,9 @@ typedef struct asr_ascend_rnnt_problem {
   // FastEmit: in the gradient, the derivative by a label's log-probability counts 1 + this much
   // (1 + 1e38 at most). The costs are what they were. 0: off.
   double fastemit_lambda;
+  // delay_penalty * ((T_b - 1) / 2 - t) is added to the log-probability of every label emitted in
+  // frame t, in the costs too, which may then be negative. 0: off.
+  double delay_penalty;
   int32_t fused_log_softmax;  // 0: the logits are log-probabilities already
   int32_t dtype;              // enum asr_ascend_dtype, of the logits and of the gradient
   // 0: a label equal to blank is refused. 1: it is an ordinary label, whose logit is blank's too.

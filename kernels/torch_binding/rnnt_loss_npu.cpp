@@ -68,12 +68,13 @@ void ExpectPackage() {
 
 Problem Check(const Tensor& logits, const Tensor& targets, const Tensor& logit_lengths,
               const Tensor& target_lengths, int64_t blank, double clamp, bool fused_log_softmax,
-              double fastemit_lambda, bool blank_in_targets,
+              double fastemit_lambda, double delay_penalty, bool blank_in_targets,
               const std::optional<Tensor>& emission_windows, const std::optional<Tensor>& band) {
   ExpectPackage();
   TORCH_CHECK_NOT_IMPLEMENTED(!emission_windows.has_value(),
                               "The NPU operator has no `emission_windows`.");
   TORCH_CHECK_NOT_IMPLEMENTED(!band.has_value(), "The NPU operator has no `band`.");
+  TORCH_CHECK_NOT_IMPLEMENTED(delay_penalty == 0.0, "The NPU operator has no `delay_penalty`.");
   const rnnt_loss_fused::InputShapes shapes = {ShapeOf(logits), ShapeOf(targets),
                                                ShapeOf(logit_lengths), ShapeOf(target_lengths)};
   Expect(rnnt_loss_fused::CheckInputShapes(shapes));
@@ -140,14 +141,15 @@ Statuses& LatestStatuses() {
 std::tuple<Tensor, Tensor> Forward(const Tensor& logits, const Tensor& targets,
                                    const Tensor& logit_lengths, const Tensor& target_lengths,
                                    int64_t blank, double clamp, bool fused_log_softmax,
-                                   double fastemit_lambda, bool blank_in_targets,
+                                   double fastemit_lambda, double delay_penalty,
+                                   bool blank_in_targets,
                                    const std::optional<Tensor>& emission_windows,
                                    const std::optional<Tensor>& band, bool needs_grad,
                                    bool /*reuse_logits*/) {
   const c10::OptionalDeviceGuard guard(at::device_of(logits));
   const Problem problem =
       Check(logits, targets, logit_lengths, target_lengths, blank, clamp, fused_log_softmax,
-            fastemit_lambda, blank_in_targets, emission_windows, band);
+            fastemit_lambda, delay_penalty, blank_in_targets, emission_windows, band);
   const auto floats = logits.options().dtype(at::kFloat);
   Tensor costs = at::empty({problem.targets.size(0)}, floats);
   Tensor state = at::empty({StateSize(logits, problem, needs_grad)}, floats);
@@ -176,12 +178,12 @@ void LaunchBackward(const Tensor& grad_costs, const Tensor& logits, const Tensor
 Tensor Backward(const Tensor& grad_costs, const Tensor& logits, const Tensor& state,
                 const Tensor& targets, const Tensor& logit_lengths, const Tensor& target_lengths,
                 int64_t blank, double clamp, bool fused_log_softmax, double fastemit_lambda,
-                bool blank_in_targets, const std::optional<Tensor>& emission_windows,
-                const std::optional<Tensor>& band) {
+                double delay_penalty, bool blank_in_targets,
+                const std::optional<Tensor>& emission_windows, const std::optional<Tensor>& band) {
   const c10::OptionalDeviceGuard guard(at::device_of(logits));
   const Problem problem =
       Check(logits, targets, logit_lengths, target_lengths, blank, clamp, fused_log_softmax,
-            fastemit_lambda, blank_in_targets, emission_windows, band);
+            fastemit_lambda, delay_penalty, blank_in_targets, emission_windows, band);
   Tensor grad = NewLike(logits);
   LaunchBackward(grad_costs, logits, state, problem, grad);
   return grad;
@@ -190,13 +192,13 @@ Tensor Backward(const Tensor& grad_costs, const Tensor& logits, const Tensor& st
 void BackwardInPlace(const Tensor& grad_costs, Tensor& logits, const Tensor& state,
                      const Tensor& targets, const Tensor& logit_lengths,
                      const Tensor& target_lengths, int64_t blank, double clamp,
-                     bool fused_log_softmax, double fastemit_lambda, bool blank_in_targets,
-                     const std::optional<Tensor>& emission_windows,
+                     bool fused_log_softmax, double fastemit_lambda, double delay_penalty,
+                     bool blank_in_targets, const std::optional<Tensor>& emission_windows,
                      const std::optional<Tensor>& band) {
   const c10::OptionalDeviceGuard guard(at::device_of(logits));
   const Problem problem =
       Check(logits, targets, logit_lengths, target_lengths, blank, clamp, fused_log_softmax,
-            fastemit_lambda, blank_in_targets, emission_windows, band);
+            fastemit_lambda, delay_penalty, blank_in_targets, emission_windows, band);
   if (!logits.is_contiguous()) {  // aclnn writes contiguous outputs only
     Tensor grad = NewLike(logits);
     LaunchBackward(grad_costs, logits, state, problem, grad);
@@ -211,14 +213,15 @@ void BackwardInPlace(const Tensor& grad_costs, Tensor& logits, const Tensor& sta
 std::tuple<Tensor, Tensor> Fused(const Tensor& logits, const Tensor& targets,
                                  const Tensor& logit_lengths, const Tensor& target_lengths,
                                  int64_t blank, double clamp, bool fused_log_softmax,
-                                 double fastemit_lambda, bool blank_in_targets,
+                                 double fastemit_lambda, double delay_penalty,
+                                 bool blank_in_targets,
                                  const std::optional<Tensor>& emission_windows,
                                  const std::optional<Tensor>& band) {
   const c10::OptionalDeviceGuard guard(at::device_of(logits));
   TORCH_CHECK_NOT_IMPLEMENTED(fastemit_lambda == 0.0, "RnntLossFused has no `fastemit_lambda`.");
   const Problem problem =
       Check(logits, targets, logit_lengths, target_lengths, blank, clamp, fused_log_softmax,
-            fastemit_lambda, blank_in_targets, emission_windows, band);
+            fastemit_lambda, delay_penalty, blank_in_targets, emission_windows, band);
   Tensor costs = at::empty({problem.targets.size(0)}, logits.options().dtype(at::kFloat));
   Tensor grad = NewLike(logits);
   Tensor status = NewLike(problem.logit_lengths);

@@ -252,7 +252,7 @@ class TestWithoutGradient:
     def test_operator_called_without_state_has_no_gradient(self):
         logits = make_logits().requires_grad_()
         costs, state = OPS.rnnt_loss_forward(
-            logits, *BATCH, 4, -1.0, True, 0.0, False, None, None, False, False
+            logits, *BATCH, 4, -1.0, True, 0.0, 0.0, False, None, None, False, False
         )
         assert state.numel() == 0
         with pytest.raises(RuntimeError) as raised:

@@ -226,7 +226,7 @@ def test_gradcheck(backend: str) -> None:
 def test_opcheck(operator: str, needs_grad: bool) -> None:
     case = a_case()
     operators = torch.ops.asr_ascend
-    problem = (*batch_of(case), 3, -1.0, True, 0.2, False, WINDOWS, None)
+    problem = (*batch_of(case), 3, -1.0, True, 0.2, 0.0, False, WINDOWS, None)
     if operator == "forward":
         logits = case.logits.requires_grad_(needs_grad)
         torch.library.opcheck(
@@ -301,7 +301,7 @@ def test_errors(windows: Any, error: type[Exception], message: str) -> None:
 
 def test_a_direct_call_must_not_lead_the_kernel_out_of_the_windows() -> None:
     case = a_case()
-    problem = (*batch_of(case), 3, -1.0, True, 0.0, False, WINDOWS[:2], None)
+    problem = (*batch_of(case), 3, -1.0, True, 0.0, 0.0, False, WINDOWS[:2], None)
     with pytest.raises(RuntimeError) as raised:
         torch.ops.asr_ascend.rnnt_loss_forward(case.logits, *problem, True, False)
     assert str(raised.value) == "emission_windows must have two frames for each of targets."

@@ -41,8 +41,9 @@ def smoothed(tables, targets, scales, **options):
     )
 
 
+@pytest.mark.parametrize("delay_penalty", [0.0, 0.05])
 @pytest.mark.parametrize("scales", [(0.0, 0.0), (0.25, 0.0), (0.1, 0.2)])
-def test_smoothed_loss_gradient_and_occupancies(scales):
+def test_smoothed_loss_gradient_and_occupancies(scales, delay_penalty):
     tables, _, targets = make_inputs()
     mine, theirs = ([t.clone().requires_grad_() for t in tables] for _ in range(2))
     costs, occupancies = simple_rnnt_loss(
@@ -53,9 +54,11 @@ def test_smoothed_loss_gradient_and_occupancies(scales):
         "none",
         lm_only_scale=scales[0],
         am_only_scale=scales[1],
+        delay_penalty=delay_penalty,
         return_occupancies=True,
     )
-    want, (px_grad, py_grad) = smoothed(theirs, targets, scales)
+    options = {"delay_penalty": delay_penalty}
+    want, (px_grad, py_grad) = smoothed(theirs, targets, scales, **options)
     torch.testing.assert_close(costs, want)
     torch.testing.assert_close(occupancies.blank, py_grad.mT)
     torch.testing.assert_close(occupancies.label[..., :-1], px_grad[..., :-1].mT)
@@ -77,10 +80,11 @@ def test_pruned_band_and_loss(seed, S):
     assert torch.equal(band[..., 1], ranges[..., -1])
 
     mine, theirs = ([t.clone().requires_grad_() for t in joiner] for _ in range(2))
-    costs = joiner_rnnt_loss(*mine, targets, *LENGTHS, BLANK, reduction="sum", band=band)
+    options = {"delay_penalty": 0.02 * seed, "reduction": "sum"}
+    costs = joiner_rnnt_loss(*mine, targets, *LENGTHS, BLANK, band=band, **options)
     encoder, predictor, weight, bias = theirs
     encoded, predicted = fast_rnnt.do_rnnt_pruning(am=encoder, lm=predictor, ranges=ranges)
     logits = (encoded + predicted).tanh() @ weight.T + bias
-    want = fast_rnnt.rnnt_loss_pruned(logits, targets, ranges, BLANK, BOUNDARY, reduction="sum")
+    want = fast_rnnt.rnnt_loss_pruned(logits, targets, ranges, BLANK, BOUNDARY, **options)
     torch.testing.assert_close(costs, want)
     torch.testing.assert_close(torch.autograd.grad(costs, mine), torch.autograd.grad(want, theirs))

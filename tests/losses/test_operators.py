@@ -34,7 +34,7 @@ class TestOpcheck:
 
     def arguments(self, packed):
         batch = BATCH if packed else self.full_batch
-        return make_logits(packed), (*batch, 4, -1.0, True, 0.0, False, None, None)
+        return make_logits(packed), (*batch, 4, -1.0, True, 0.0, 0.0, False, None, None)
 
     @pytest.mark.parametrize("packed", [True, False])
     @pytest.mark.parametrize("needs_grad", [True, False])
@@ -143,6 +143,7 @@ MODULE_ARGUMENTS = {
     "reduction": "sum",
     "fused_log_softmax": False,
     "fastemit_lambda": 0.25,
+    "delay_penalty": 0.01,
     "reuse_logits": True,
     "backend": "cpu",
 }
@@ -154,8 +155,8 @@ class TestModule:
     def test_shows_its_arguments(self):
         assert repr(self.module) == (
             "RNNTLoss(blank=0, clamp=0.1, reduction='sum', fused_log_softmax=False, "
-            "fastemit_lambda=0.25, blank_in_targets='error', reuse_logits=True, "
-            "backend='cpu', validate=False)"
+            "fastemit_lambda=0.25, delay_penalty=0.01, blank_in_targets='error', "
+            "reuse_logits=True, backend='cpu', validate=False)"
         )
 
     @pytest.mark.parametrize(
@@ -198,7 +199,7 @@ def test_vmap_is_refused(backend, in_dims):
 @pytest.mark.parametrize("operator", ["rnnt_loss_backward", "rnnt_loss_backward_"])
 def test_vmap_over_the_gradient_is_refused(operator):
     logits = make_logits()
-    problem = (*BATCH, 4, -1.0, True, 0.0, False, None, None)
+    problem = (*BATCH, 4, -1.0, True, 0.0, 0.0, False, None, None)
     _, state = OPS.rnnt_loss_forward(logits, *problem, True, False)
 
     def gradient(upstream):
@@ -224,7 +225,7 @@ def test_forward_mode_is_refused(backend):
 class TestDirectCalls:
     """What rnnt.py never does must not lead the kernel out of a tensor."""
 
-    problem = (*BATCH, 4, -1.0, True, 0.0, False, None, None)
+    problem = (*BATCH, 4, -1.0, True, 0.0, 0.0, False, None, None)
 
     def test_lengths_of_another_batch(self):
         with pytest.raises(RuntimeError) as raised:

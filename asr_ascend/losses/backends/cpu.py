@@ -120,6 +120,7 @@ def _alignment(
         clamp=-1.0,
         fused_log_softmax=fused_log_softmax,
         fastemit_lambda=0.0,
+        delay_penalty=0.0,
         blank_in_targets=blank_in_targets,
         emission_windows=None,
         band=band,

@@ -14,7 +14,7 @@ from torch import Tensor
 from asr_ascend.losses.backends.library_files import PACKAGE_FOLDER, SLOW_WAY, overriding_path
 from asr_ascend.losses.problem import Problem
 
-ABI_VERSION = 4  # kernels/cpu/asr_ascend_cpu.h
+ABI_VERSION = 5  # kernels/cpu/asr_ascend_cpu.h
 STATE_PLANES = 5
 
 OK = 0
@@ -74,6 +74,7 @@ class ProblemStruct(ctypes.Structure):
         ("band_frames", ctypes.c_int64),
         ("clamp", ctypes.c_double),
         ("fastemit_lambda", ctypes.c_double),
+        ("delay_penalty", ctypes.c_double),
         ("fused_log_softmax", ctypes.c_int32),
         ("dtype", ctypes.c_int32),
         ("blank_in_targets", ctypes.c_int32),
@@ -98,6 +99,7 @@ class ProblemStruct(ctypes.Structure):
             0 if band is None else band.shape[1],
             problem.clamp,
             problem.fastemit_lambda,
+            problem.delay_penalty,
             problem.fused_log_softmax,
             _DTYPES[logits.dtype],
             problem.blank_in_targets,

@@ -153,6 +153,11 @@ def _check_limits(logits: Tensor, problem: Problem) -> None:
             f"`targets` on an NPU must have at most {MAX_TARGET_COLUMNS} columns, "
             f"but has {problem.targets.shape[1]}."
         )
+    if problem.delay_penalty != 0.0:
+        raise ValueError(
+            "`delay_penalty` must be 0 on an NPU, whose operator has none yet, "
+            f"but is {problem.delay_penalty}."
+        )
     if problem.band is not None:
         raise ValueError(
             "`band` must be None on an NPU, whose operator has no bands yet, but is given."

@@ -76,7 +76,7 @@ def _log_probs(rows: Tensor, problem: Problem) -> tuple[Tensor, Tensor]:
     """(N,) each: the log-probabilities of blank and of the next label in packed rows (N, V).
 
     A label's is -inf where it can't be emitted: in the last column and outside of its window. But
-    NaN stays, where a row has no softmax.
+    NaN stays, where a row has no softmax. The delay penalty is in the labels'.
     """
     b, t, u = _cells(rows, problem)
     possible = u < problem.target_lengths[b]
@@ -99,7 +99,12 @@ def _log_probs(rows: Tensor, problem: Problem) -> tuple[Tensor, Tensor]:
             leaves = u < pad(problem.band, (0, 0, 0, 1))[b, t + 1, 0]
             unused = unused | (leaves & (t + 1 < problem.logit_lengths[b]))
         blank_log_prob = blank_log_prob.masked_fill(unused, -math.inf)
-    return blank_log_prob, label_log_prob.masked_fill(~possible, -math.inf)
+    label_log_prob = label_log_prob.masked_fill(~possible, -math.inf)
+    if problem.delay_penalty != 0.0:
+        # Kang et al. 2022, "Delay-penalized transducer for low-latency streaming ASR".
+        frames_early = (problem.logit_lengths[b] - 1).to(rows.dtype) / 2 - t
+        label_log_prob = label_log_prob + problem.delay_penalty * frames_early
+    return blank_log_prob, label_log_prob
 
 
 def _cells(rows: Tensor, problem: Problem) -> tuple[Tensor, Tensor, Tensor]:

@@ -30,7 +30,7 @@ class Rows(NamedTuple):
 def costs_chunk_by_chunk(joiner: JoinerTensors, task: Task, max_bytes: int) -> Tensor:
     """Costs (B,), unweighted, for a pass that needs no gradient."""
     log_probs, _ = _row_statistics(joiner, task, max_bytes)
-    return _not_negative(task.costs(log_probs, _two_column_loss(task)))
+    return _not_negative(task.costs(log_probs, _two_column_loss(task)), task)
 
 
 def costs_and_rows(joiner: JoinerTensors, task: Task, max_bytes: int) -> tuple[Tensor, Rows]:
@@ -43,7 +43,7 @@ def costs_and_rows(joiner: JoinerTensors, task: Task, max_bytes: int) -> tuple[T
         masses = _masses(shares, softmax, task)
         sizes = [sample.rows for sample in task.samples]
         kept = [kept_rows(mass, task.max_dropped_mass) for mass in masses.split(sizes)]
-    return _not_negative(costs), Rows(shares, log_norm, kept)
+    return _not_negative(costs, task), Rows(shares, log_norm, kept)
 
 
 def add_gradient(
@@ -217,8 +217,10 @@ def _float(logits: Tensor) -> Tensor:
     return logits.to(torch.promote_types(logits.dtype, torch.float32))
 
 
-def _not_negative(costs: Tensor) -> Tensor:
+def _not_negative(costs: Tensor, task: Task) -> Tensor:
     """Costs of log-probabilities may have any sign; rounded softmaxes may sum to above 1."""
+    if task.problem.delay_penalty != 0.0:
+        return costs
     # No clamp: an NPU's vector unit may make 0 of a NaN.
     return torch.where(costs < 0.0, 0.0, costs)
 

@@ -45,6 +45,7 @@ def joiner_rnnt_loss(
     max_bytes: int | None = None,
     logits_dtype: torch.dtype | None = None,
     fastemit_lambda: float = 0.0,
+    delay_penalty: float = 0.0,
     blank_in_targets: str = "error",
     emission_windows: Tensor | None = None,
     band: Tensor | None = None,
@@ -69,12 +70,12 @@ def joiner_rnnt_loss(
         predictor_out: (B, U + 1, H); column u has seen u labels.
         weight: (V, H) of the output layer. Under autocast its product runs in autocast's dtype.
         bias: (V,) or None.
-        targets, logit_lengths, target_lengths, blank, clamp, fastemit_lambda, blank_in_targets,
-            emission_windows, band, backend: as for :func:`rnnt_loss`, and ``targets`` may be on
-            the CPU wherever the rest is. The loop over samples needs lengths and band on the CPU:
-            from elsewhere they are copied there, once per call. With windows and no band, only the
-            band that the windows leave is computed, where the backend has bands: value and
-            gradient are the same to rounding.
+        targets, logit_lengths, target_lengths, blank, clamp, fastemit_lambda, delay_penalty,
+            blank_in_targets, emission_windows, band, backend: as for :func:`rnnt_loss`, and
+            ``targets`` may be on the CPU wherever the rest is. The loop over samples needs lengths
+            and band on the CPU: from elsewhere they are copied there, once per call. With windows
+            and no band, only the band that the windows leave is computed, where the backend has
+            bands: value and gradient are the same to rounding.
         reduction: "none", "sum", or "mean", which divides the sum by B.
         activation: "tanh" or "relu".
         weights: (B,) float; each sample's cost is multiplied by its weight before the reduction.
@@ -127,6 +128,7 @@ def joiner_rnnt_loss(
         blank,
         clamp,
         fastemit_lambda=fastemit_lambda,
+        delay_penalty=delay_penalty,
         blank_in_targets=blank_in_targets,
         emission_windows=emission_windows,
         band=band,

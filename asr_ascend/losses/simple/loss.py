@@ -36,6 +36,7 @@ def simple_rnnt_loss(
     *,
     lm_only_scale: float = 0.0,
     am_only_scale: float = 0.0,
+    delay_penalty: float = 0.0,
     blank_in_targets: str = "error",
     backend: str | None = None,
     validate: bool = False,
@@ -54,8 +55,8 @@ def simple_rnnt_loss(
             Padding is never read and gets zero gradient.
         lm: (B, U + 1, V) of the same dtype: the part of the labels so far. Column u has seen u
             labels. Padding as for ``am``.
-        targets, logit_lengths, target_lengths, blank, reduction, blank_in_targets, backend,
-            validate: as for :func:`rnnt_loss`.
+        targets, logit_lengths, target_lengths, blank, reduction, delay_penalty, blank_in_targets,
+            backend, validate: as for :func:`rnnt_loss`.
         lm_only_scale: in [0, 1], the share of the distribution that ``lm`` alone gives.
         am_only_scale: in [0, 1], the share of the distribution that ``am`` gives with the mean
             distribution of ``lm`` over the batch. The two shares are at most 1 together. Above 0,
@@ -88,7 +89,13 @@ def simple_rnnt_loss(
     # No logits exist: a tensor without rows stands for their dtype, device and vocabulary.
     no_rows = am.new_empty(0, am.shape[2])
     problem = make_problem(
-        no_rows, targets, logit_lengths, target_lengths, blank, blank_in_targets=blank_in_targets
+        no_rows,
+        targets,
+        logit_lengths,
+        target_lengths,
+        blank,
+        blank_in_targets=blank_in_targets,
+        delay_penalty=delay_penalty,
     )
     if len(targets) != len(am):
         raise ValueError(
@@ -109,6 +116,7 @@ def simple_rnnt_loss(
             costs, shares = _Costs.apply(log_probs, lattice, chosen, validate)
         else:
             costs = chosen.costs(log_probs, lattice, validate=validate, values_checked=True)
+            costs = _not_negative(costs, lattice)
     if reduction != "none":
         costs = costs.mean() if reduction == "mean" else costs.sum()
     dtype = torch.float64 if am.dtype == torch.float64 else torch.float32
@@ -133,6 +141,7 @@ class _Costs(torch.autograd.Function):
         costs, shares = backend.costs_and_gradient(
             log_probs.detach(), problem, validate=validate, values_checked=True
         )
+        costs = _not_negative(costs, problem)
         ctx.save_for_backward(shares)
         ctx.mark_non_differentiable(shares)
         ctx.set_materialize_grads(False)
@@ -150,6 +159,11 @@ class _Costs(torch.autograd.Function):
         if grad_costs is None:
             return None, None, None, None
         return shares * grad_costs[:, None, None, None], None, None, None
+
+
+def _not_negative(costs: Tensor, problem: Problem) -> Tensor:
+    """A sum of probabilities is at most 1, but rounding may put it above."""
+    return costs if problem.delay_penalty != 0.0 else torch.where(costs < 0.0, 0.0, costs)
 
 
 def _check_tables(am: Tensor, lm: Tensor) -> None:

@@ -98,6 +98,7 @@ static double Beta(const Job& job, const Sample& sample) {
 struct OccupancyTerms {
   double log_prob;      // ln P
   double with_softmax;  // 0 where the logits are log-probabilities, 1 elsewhere
+  bool label_apart;     // the label's part of the softmax is left to the gradient
   double label_weight;  // 1 + lambda of FastEmit
   double log_lambda;    // -inf: no FastEmit
 };
@@ -134,8 +135,12 @@ ASR_ASCEND_SIMD_INLINE CellValues FinishCells(const CellValues& cells, F64 beta,
     occupancy = LogAddExp(occupancy, by_label + terms.log_lambda);
   }
   const F64 blank = Exp(occupancy + cells.blank) * terms.with_softmax - Exp(by_blank);
-  const F64 label =
-      Exp(occupancy + cells.label) * terms.with_softmax - Exp(by_label) * terms.label_weight;
+  F64 label;
+  if (terms.label_apart) {
+    label = Fill(0.0) - Exp(by_label) * terms.label_weight;
+  } else {
+    label = Exp(occupancy + cells.label) * terms.with_softmax - Exp(by_label) * terms.label_weight;
+  }
   // A closed window has hidden the label's place in the softmax.
   const F64 impossible = Fill(-kInfinityF64);
   return CellValues{occupancy, blank, cells.label == impossible ? -impossible : label};
@@ -170,7 +175,8 @@ ASR_ASCEND_SIMD_INLINE void FinishSpan(const OccupancySpan& span, int64_t count,
 ASR_ASCEND_SIMD_INLINE OccupancyTerms TermsOf(const Job& job, double log_prob) {
   const double lambda = job.fastemit_lambda;
   const double log_lambda = lambda > 0.0 ? __builtin_log(lambda) : -kInfinityF64;
-  return OccupancyTerms{log_prob, job.fused_log_softmax ? 1.0 : 0.0, 1.0 + lambda, log_lambda};
+  return OccupancyTerms{log_prob, job.fused_log_softmax ? 1.0 : 0.0, job.delay_penalty != 0.0,
+                        1.0 + lambda, log_lambda};
 }
 
 // Cells [first, last) where ln P is no number: -inf, and nothing flows; NaN, and everything is.

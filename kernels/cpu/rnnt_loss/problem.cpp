@@ -15,6 +15,7 @@ bool IsShapeSound(const asr_ascend_rnnt_problem& problem) {
   if (problem.blank < 0 || problem.blank >= problem.vocab) return false;
   if (problem.target_columns < 0 || problem.num_threads < 1) return false;
   if (!std::isfinite(problem.fastemit_lambda) || problem.fastemit_lambda < 0.0) return false;
+  if (!std::isfinite(problem.delay_penalty) || problem.delay_penalty < 0.0) return false;
   if (problem.dtype < ASR_ASCEND_FLOAT32 || problem.dtype > ASR_ASCEND_BFLOAT16) return false;
   if (problem.band != nullptr) {
     int64_t limits = 0;

@@ -8,6 +8,7 @@
 
 #include "cpu/asr_ascend_cpu.h"
 #include "cpu/rnnt_loss/best_path.h"
+#include "cpu/rnnt_loss/label_scores.h"
 #include "cpu/rnnt_loss/problem.h"
 #include "cpu/rnnt_loss/versions.h"
 #include "cpu/runtime/isa.h"
@@ -48,6 +49,7 @@ Job MakeJob(const asr_ascend_rnnt_problem& problem, const CheckedProblem& checke
   job.blank = problem.blank;
   job.clamp = problem.clamp > 0.0 ? problem.clamp : std::numeric_limits<double>::infinity();
   job.fastemit_lambda = std::min(problem.fastemit_lambda, kLargestFastEmit);
+  job.delay_penalty = problem.delay_penalty;
   job.fused_log_softmax = problem.fused_log_softmax != 0;
   job.samples = checked.samples.data();
   job.logits = logits;
@@ -80,51 +82,13 @@ std::vector<int64_t> LargestFirst(const std::vector<Sample>& samples) {
   return order;
 }
 
-// Label transitions outside of their windows become impossible. A NaN that stands for a row
-// without a softmax stays: it spoils its sample wherever it is.
-void CloseWindows(const Job& job, const Sample& sample) {
-  const core::Lattice& lattice = sample.lattice;
-  double* label = job.planes.label + sample.first_row;
-  const int64_t diagonals = core::DiagonalCount(lattice);
-  for (int64_t d = 0; d < diagonals; ++d) {
-    const int64_t last = std::min(core::DiagonalLastColumn(lattice, d), lattice.columns - 2);
-    for (int64_t u = core::DiagonalFirstColumn(lattice, d); u <= last; ++u, ++label) {
-      const int64_t* window = sample.emission_windows + 2 * u;
-      const bool open = d - u >= window[0] && d - u <= window[1];
-      const bool keeps_nan = job.fused_log_softmax && std::isnan(*label);
-      if (!open && !keeps_nan) *label = -std::numeric_limits<double>::infinity();
-    }
-    if (last < core::DiagonalLastColumn(lattice, d)) ++label;  // the last column has no label
-  }
-}
-
-// The same in a band, whose labels are in the order of rows.
-void CloseWindowsInBand(const Job& job, const Sample& sample) {
-  double* label = job.planes.label + sample.first_row;
-  for (int64_t t = 0; t < sample.lattice.frames; ++t) {
-    const int64_t last = core::LastColumn(sample.band, t);
-    for (int64_t u = core::FirstColumn(sample.band, t); u < last; ++u, ++label) {
-      const int64_t* window = sample.emission_windows + 2 * u;
-      const bool open = t >= window[0] && t <= window[1];
-      const bool keeps_nan = job.fused_log_softmax && std::isnan(*label);
-      if (!open && !keeps_nan) *label = -std::numeric_limits<double>::infinity();
-    }
-    ++label;  // no label leads out of the band
-  }
-}
-
-void CloseAllWindows(const asr_ascend_rnnt_problem& problem, const Job& job,
+// What is done to the labels' log-probabilities alone.
+void AdjustAllLabels(const asr_ascend_rnnt_problem& problem, const Job& job,
                      const CheckedProblem& checked) {
-  if (problem.emission_windows == nullptr) return;
+  if (problem.emission_windows == nullptr && job.delay_penalty == 0.0) return;
   const int64_t threads = ThreadsFor(checked.rows, kThreadCells, problem.num_threads);
-  ParallelFor(problem.batch, threads, [&](int64_t b) {
-    const Sample& sample = checked.samples[static_cast<size_t>(b)];
-    if (core::IsFull(sample.band)) {
-      CloseWindows(job, sample);
-    } else {
-      CloseWindowsInBand(job, sample);
-    }
-  });
+  ParallelFor(problem.batch, threads,
+              [&](int64_t b) { AdjustLabels(job, checked.samples[static_cast<size_t>(b)]); });
 }
 
 // Alpha alone, two diagonals of it at a time.
@@ -293,7 +257,7 @@ asr_ascend_status Forward(const asr_ascend_rnnt_problem& problem, const void* lo
     if (checked.has_bands()) job.planes.alpha = scratch.get() + 2 * checked.rows;
   }
   ForRows(kernels->statistics[problem.dtype], job, checked.rows, problem.num_threads);
-  CloseAllWindows(problem, job, checked);
+  AdjustAllLabels(problem, job, checked);
   if (checked.has_bands()) FindOrigins(&checked);
   asr_ascend_status result = ASR_ASCEND_OK;
   if (state == nullptr && checked.has_bands()) {
@@ -304,7 +268,7 @@ asr_ascend_status Forward(const asr_ascend_rnnt_problem& problem, const void* lo
   } else {
     result = CostsAndOccupancies(*kernels, job, checked, problem.num_threads, costs, failure);
   }
-  if (job.fused_log_softmax) NoCostBelowZero(problem.batch, costs);
+  if (job.fused_log_softmax && job.delay_penalty == 0.0) NoCostBelowZero(problem.batch, costs);
   return result;
 }
 
@@ -345,12 +309,13 @@ asr_ascend_status Alignment(const asr_ascend_rnnt_problem& problem, const void* 
   const bool has_frames = frames != nullptr || problem.target_columns == 0;
   if (logits == nullptr || log_probs == nullptr || !has_frames) return ASR_ASCEND_BAD_ARGUMENT;
   Job job = MakeJob(problem, checked, logits);
+  job.delay_penalty = 0.0;
   const std::unique_ptr<double[]> scratch(new double[static_cast<size_t>(3 * checked.rows)]);
   job.planes.blank = scratch.get();
   job.planes.label = scratch.get() + checked.rows;
   job.planes.alpha = scratch.get() + 2 * checked.rows;
   ForRows(kernels->statistics[problem.dtype], job, checked.rows, problem.num_threads);
-  CloseAllWindows(problem, job, checked);
+  AdjustAllLabels(problem, job, checked);
   std::fill(frames, frames + problem.batch * problem.target_columns, int64_t{-1});
   const std::vector<int64_t> order = LargestFirst(checked.samples);
   const int64_t threads = ThreadsFor(checked.rows, kThreadCells, problem.num_threads);

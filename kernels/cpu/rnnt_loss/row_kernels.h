@@ -174,13 +174,23 @@ ASR_ASCEND_SIMD_INLINE double Clamp(double x, double clamp) {
   return x < -clamp ? -clamp : x;
 }
 
+// The derivative of the label's logit, or +inf where a label is impossible.
+template <typename T>
+ASR_ASCEND_SIMD_INLINE double LabelDerivative(const Job& job, const RowCursor& cursor,
+                                              double log_norm, const T* x) {
+  const double label = job.planes.label[cursor.slot];
+  const bool is_whole = job.delay_penalty == 0.0 || !job.fused_log_softmax;
+  if (is_whole || !HasLabel(cursor) || !(label < kInfinityF64)) return label;
+  const double log_prob = Storage<T>::Get(x + cursor.sample->targets[cursor.u]) - log_norm;
+  return label + __builtin_exp(job.planes.alpha[cursor.slot] + log_prob);
+}
+
 // The derivative of blank's logit. Where the row's label is blank too it has both parts, but what
 // comes through the softmax, of which each part holds all, counts once.
 template <typename T>
-ASR_ASCEND_SIMD_INLINE double BlankDerivative(const Job& job, const RowCursor& cursor,
+ASR_ASCEND_SIMD_INLINE double BlankDerivative(const Job& job, const RowCursor& cursor, double label,
                                               double log_norm, const T* x) {
   const double blank = job.planes.blank[cursor.slot];
-  const double label = job.planes.label[cursor.slot];
   if (!LabelIsBlank(job, cursor) || !(label < kInfinityF64)) return blank;
   if (!job.fused_log_softmax) return blank + label;
   const double log_prob = Storage<T>::Get(x + job.blank) - log_norm;
@@ -190,11 +200,10 @@ ASR_ASCEND_SIMD_INLINE double BlankDerivative(const Job& job, const RowCursor& c
 // The same for the two logits on whose log-probabilities the cost depends directly.
 template <typename T>
 ASR_ASCEND_SIMD_INLINE void PutDerivatives(const Job& job, const RowCursor& cursor, double blank,
-                                           T* out) {
+                                           double label, T* out) {
   using S = Storage<T>;
   const double scale = cursor.sample->grad_cost;
   S::Put(out + job.blank, Clamp(blank, job.clamp) * scale);
-  const double label = job.planes.label[cursor.slot];
   if (HasLabel(cursor) && label < kInfinityF64 && !LabelIsBlank(job, cursor)) {
     S::Put(out + cursor.sample->targets[cursor.u], Clamp(label, job.clamp) * scale);
   }
@@ -243,7 +252,9 @@ void Gradient(const Job& job, int64_t first, int64_t last) {
         continue;
       }
       // Before the gradient may take the logits' place.
-      const double blank = BlankDerivative(job, cursors[i], job.planes.log_norm[block + i], x);
+      const double log_norm = job.planes.log_norm[block + i];
+      const double label = LabelDerivative(job, cursors[i], log_norm, x);
+      const double blank = BlankDerivative(job, cursors[i], label, log_norm, x);
       const double factor = exps[i] * sample.grad_cost;
       if (!job.fused_log_softmax) {
         FillRow(out, job.vocab, nothing);
@@ -256,7 +267,7 @@ void Gradient(const Job& job, int64_t first, int64_t last) {
                     ClampedRow<T>{Fill(highs[i]), Fill((Scalar)lows[i]), Fill((Scalar)job.clamp),
                                   Fill((Scalar)sample.grad_cost)});
       }
-      PutDerivatives(job, cursors[i], blank, out);
+      PutDerivatives(job, cursors[i], blank, label, out);
     }
   }
 }

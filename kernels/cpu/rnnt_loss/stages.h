@@ -28,7 +28,8 @@ struct Sample {
 // The lattice stage leaves alpha and beta; the occupancy stage then replaces
 //   alpha by what multiplies the softmax, as a logarithm: alpha + beta - ln P without FastEmit,
 //   blank and label by the cost's derivative for these two logits. Where a label is impossible the
-//   derivative is +inf instead, for what the row's softmax alone gives.
+//   derivative is +inf instead, for what the row's softmax alone gives. With a delay penalty, which
+//   hides a label's place in the softmax, the softmax's part of label's is left to the gradient.
 struct Planes {
   double* log_norm;  // may be null in a forward pass without gradient
   double* blank;
@@ -43,6 +44,7 @@ struct Job {
   int64_t blank;
   double clamp;  // +inf: off
   double fastemit_lambda;
+  double delay_penalty;
   bool fused_log_softmax;
   const Sample* samples;
   Planes planes;

@@ -70,6 +70,11 @@ def no_status_is_left() -> None:
             "but has 20.",
         ),
         (
+            {"delay_penalty": 0.1},
+            ValueError,
+            "`delay_penalty` must be 0 on an NPU, whose operator has none yet, but is 0.1.",
+        ),
+        (
             {"backend": "cpu"},
             ValueError,
             '`logits` must be on the CPU for backend="cpu", but is on npu:0.',
@@ -290,7 +295,7 @@ def test_operators_check_for_themselves() -> None:
     """A direct call, past the checks in Python."""
     case = a_case()
     logits, (targets, *lengths) = case.logits.npu(), batch_of(case, "npu")
-    options = 5, -1.0, True, 0.0, False, None, None
+    options = 5, -1.0, True, 0.0, 0.0, False, None, None
     forward = torch.ops.asr_ascend.rnnt_loss_forward
     backward = torch.ops.asr_ascend.rnnt_loss_backward
     with pytest.raises(ValueError, match=r"`targets` must have shape \(B, S\) = \(3, 2\)"):

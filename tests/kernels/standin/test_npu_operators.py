@@ -14,7 +14,7 @@ from tests.support import oracles
 from tests.support.npu_cases import batch_of
 
 CASE = oracles.make_case([(7, 3), (4, 2), (12, 5)], 11, blank=3)
-OPTIONS = 3, -1.0, True, 0.0, False, None, None
+OPTIONS = 3, -1.0, True, 0.0, 0.0, False, None, None
 OPS = torch.ops.asr_ascend
 
 

@@ -82,6 +82,7 @@ struct CaseOptions {
   bool in_place = false;
   double clamp = -1.0;
   double fastemit_lambda = 0.0;
+  double delay_penalty = 0.0;
   bool blank_in_targets = false;  // labels are drawn with blank among them
   bool windows = false;           // some labels are held to some frames, others to none
   int64_t row_gap = 0;            // elements between rows that belong to nobody
@@ -174,6 +175,7 @@ inline Case MakeCase(const CaseOptions& options, int64_t vocab, int64_t blank,
                                       0,
                                       options.clamp,
                                       options.fastemit_lambda,
+                                      options.delay_penalty,
                                       options.fused ? 1 : 0,
                                       options.dtype,
                                       options.blank_in_targets ? 1 : 0,

@@ -209,6 +209,9 @@ void WrongArguments() {
       c = good;
       c.problem.fastemit_lambda = lambda;
       ExpectStatus(c, ASR_ASCEND_BAD_ARGUMENT, -1, -1, -1);
+      c = good;
+      c.problem.delay_penalty = lambda;
+      ExpectStatus(c, ASR_ASCEND_BAD_ARGUMENT, -1, -1, -1);
     }
     c = good;
     c.problem.num_threads = 0;

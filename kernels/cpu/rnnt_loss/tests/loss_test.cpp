@@ -33,8 +33,8 @@ void CompareWithDefinition(const Case& c, const char* what) {
   const int bytes = ElementBytes(c.options.dtype);
   for (int64_t b = 0; b < c.problem.batch; ++b) {
     const NaiveSample& sample = c.samples[size_t(b)];
-    const NaiveResult truth =
-        NaiveLoss(sample, c.vocab, c.blank, c.options.fused, c.options.fastemit_lambda);
+    const NaiveResult truth = NaiveLoss(sample, c.vocab, c.blank, c.options.fused,
+                                        c.options.fastemit_lambda, c.options.delay_penalty);
     const double cost = outcome.costs[size_t(b)];
     CHECK(cost == truth.cost ||
               std::fabs(cost - truth.cost) <= tolerance.cost * std::max(1.0, std::fabs(truth.cost)),
@@ -98,6 +98,7 @@ void RandomShapes() {
     options.num_threads = 1 + random() % 3;
     options.windows = random() % 3 == 0;
     options.fastemit_lambda = random() % 3 == 0 ? 0.5 : 0.0;
+    options.delay_penalty = random() % 4 == 0 ? 0.7 : 0.0;
     options.want_state = random() % 5 != 0;
     options.logit_scale = random() % 4 == 0 ? 30.0 : 2.0;
     options.blank_in_targets = round >= 160;
@@ -178,9 +179,9 @@ void OneSymbol() {
   const int64_t frames = 3, labels = 0;
   const double grad_cost = 2.0;
   double cost = -1.0;
-  asr_ascend_rnnt_problem problem = {
-      1, 1,    0,   &frames, &labels, nullptr, 0, nullptr,           nullptr,
-      0, -1.0, 0.0, 1,       0,       0,       1, {3, 0, 0, 0, 0, 1}};
+  asr_ascend_rnnt_problem problem = {1,   1,       0,       &frames, &labels, nullptr,
+                                     0,   nullptr, nullptr, 0,       -1.0,    0.0,
+                                     0.0, 1,       0,       0,       1,       {3, 0, 0, 0, 0, 1}};
   CHECK(asr_ascend_rnnt_forward(&problem, logits, &cost, state.data(), nullptr) == ASR_ASCEND_OK,
         "one symbol");
   CHECK(cost == 0.0 && !std::signbit(cost), "cost %.9g", cost);

@@ -29,7 +29,7 @@ inline double NaiveLogAddExp(double a, double b) {
 }
 
 inline NaiveResult NaiveLoss(const NaiveSample& sample, int64_t vocab, int64_t blank, bool fused,
-                             double fastemit_lambda = 0.0) {
+                             double fastemit_lambda = 0.0, double delay_penalty = 0.0) {
   const double kImpossible = -std::numeric_limits<double>::infinity();
   const int64_t frames = sample.frames;
   const int64_t columns = static_cast<int64_t>(sample.targets.size()) + 1;
@@ -53,7 +53,9 @@ inline NaiveResult NaiveLoss(const NaiveSample& sample, int64_t vocab, int64_t b
   };
   const auto label_log_prob = [&](int64_t t, int64_t u) {
     const auto& window = sample.windows[static_cast<size_t>(u)];
-    return t < window.first || t > window.second ? kImpossible : log_prob(t, u, label(u));
+    if (t < window.first || t > window.second) return kImpossible;
+    const double frames_early = 0.5 * double(frames - 1) - double(t);
+    return log_prob(t, u, label(u)) + delay_penalty * frames_early;
   };
   alpha[0] = 0.0;
   for (int64_t t = 0; t < frames; ++t) {
