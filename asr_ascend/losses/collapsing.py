@@ -16,11 +16,19 @@ BLANK, LABEL, REST = range(3)
 
 
 def row_labels(
-    num_rows: int, targets: Tensor, logit_lengths: Tensor, target_lengths: Tensor
+    num_rows: int,
+    targets: Tensor,
+    logit_lengths: Tensor,
+    target_lengths: Tensor,
+    band: Tensor | None = None,
 ) -> Tensor:
-    """(N,) int64: the label that each packed row may give; -1 in the last column of a lattice."""
+    """(N,) int64: the label that each packed row may give; -1 in the last column of a lattice.
+
+    A row where a band ends has its label too: the symbol is there, if no alignment uses it.
+    """
     device = targets.device
-    sample, _, column = layout.packed_cells(num_rows, logit_lengths, target_lengths, device)
+    cells = layout.packed_cells(num_rows, logit_lengths, target_lengths, device, band)
+    sample, _, column = cells
     padded = torch.nn.functional.pad(targets.to(torch.int64), (0, 1), value=-1)
     return padded[sample, column].where(column < target_lengths.to(device)[sample], -1)
 

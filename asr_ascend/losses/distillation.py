@@ -35,6 +35,7 @@ def collapsed_log_probs(
     target_lengths: Tensor,
     blank: int = -1,
     *,
+    band: Tensor | None = None,
     reuse_logits: bool = False,
     block_bytes: int = DEFAULT_BLOCK_BYTES,
 ) -> Tensor:
@@ -48,7 +49,7 @@ def collapsed_log_probs(
     Args:
         logits: (N, V) float32, float64, float16 or bfloat16, packed as for :func:`rnnt_loss`, on
             any device.
-        targets, logit_lengths, target_lengths, blank: as for :func:`rnnt_loss`.
+        targets, logit_lengths, target_lengths, blank, band: as for :func:`rnnt_loss`.
         reuse_logits: let the gradient overwrite the memory of ``logits`` in the backward pass, as
             for :func:`rnnt_loss`. Only one backward pass is possible then, and no other loss may
             save ``logits``.
@@ -71,7 +72,7 @@ def collapsed_log_probs(
     Source:
         Panchapagesan et al. 2021, "Efficient Knowledge Distillation for RNN-Transducer Models".
     """
-    problem = make_problem(logits, targets, logit_lengths, target_lengths, blank)
+    problem = make_problem(logits, targets, logit_lengths, target_lengths, blank, band=band)
     checks.check_reuse(logits, reuse_logits)
     function_transforms.refuse_vmap("collapsed_log_probs", logits, *problem[:3])
     function_transforms.refuse_forward_mode("collapsed_log_probs", logits)
@@ -82,7 +83,7 @@ def collapsed_log_probs(
         )
     _check_block_bytes(block_bytes)
     values.check_values(logits, problem)
-    labels = row_labels(len(logits), targets, logit_lengths, target_lengths)
+    labels = row_labels(len(logits), targets, logit_lengths, target_lengths, band)
     block_rows = rows_per_block(logits.shape[1], block_bytes)
     result: Tensor = Collapse.apply(logits, labels, problem.blank, block_rows, reuse_logits)
     return result
@@ -95,6 +96,7 @@ def collapse_blocks(
     logit_lengths: Tensor,
     target_lengths: Tensor,
     blank: int,
+    band: Tensor | None = None,
 ) -> Tensor:
     """As :func:`collapsed_log_probs`, of logits that come a few rows at a time; no gradient.
 
@@ -102,6 +104,7 @@ def collapse_blocks(
         blocks: (n, V) each, consecutive rows of the packed logits, N in all. A block isn't kept.
         targets, logit_lengths, target_lengths: as for :func:`rnnt_loss`, not checked.
         blank: id in [0, V - 1].
+        band: as for :func:`rnnt_loss`, not checked.
 
     Returns:
         (N, 3) float32, float64 for float64 logits.
@@ -109,17 +112,17 @@ def collapse_blocks(
     Raises:
         ValueError: another number of rows than N.
     """
-    num_rows = int(layout.row_offsets(logit_lengths, target_lengths)[-1])
-    labels = row_labels(num_rows, targets, logit_lengths, target_lengths)
+    num_rows = int(layout.row_offsets(logit_lengths, target_lengths, band)[-1])
+    labels = row_labels(num_rows, targets, logit_lengths, target_lengths, band)
     parts, start = [], 0
     for block in blocks:
         part = labels[start : start + len(block)]
         if len(part) < len(block):
-            raise values.row_count_error(start + len(block), len(labels))
+            raise values.row_count_error(start + len(block), len(labels), band is not None)
         parts.append(collapse(block, part, blank)[0])
         start += len(block)
     if start != len(labels):
-        raise values.row_count_error(start, len(labels))
+        raise values.row_count_error(start, len(labels), band is not None)
     return torch.cat(parts) if parts else torch.empty(0, 3, device=targets.device)
 
 
@@ -129,8 +132,12 @@ def distillation_loss(
     logit_lengths: Tensor,
     target_lengths: Tensor,
     reduction: str | None = "mean",
+    *,
+    band: Tensor | None = None,
 ) -> Tensor:
     """KL(teacher || student) over blank, label and rest, summed over the cells of each lattice.
+
+    With a band the sum is over its cells alone.
 
     A lattice has hundreds of cells to one path, so beside an RNN-T loss its weight is small.
 
@@ -139,6 +146,7 @@ def distillation_loss(
         teacher: (N, 3) of the same targets and lengths; gets no gradient.
         logit_lengths, target_lengths: (B,) as given for both.
         reduction: "none", "sum", or "mean", which divides the sum by B.
+        band: as given for both.
 
     Returns:
         A scalar, or (B,) for "none", in nats. A class that the teacher gives no chance adds
@@ -157,13 +165,13 @@ def distillation_loss(
     _check_collapsed(student, teacher)
     checks.check_tensor("logit_lengths", logit_lengths)
     checks.check_lengths(student, logit_lengths, target_lengths, logit_lengths.numel())
-    values.check_lengths(logit_lengths, target_lengths, num_rows=len(student))
+    _check_rows(student, logit_lengths, target_lengths, band)
     teacher = teacher.detach().to(student.dtype)
     # exp underflows to 0 where the product with -inf would be NaN; a NaN of the teacher stays.
     chance = teacher.exp()
     cells = torch.where(chance == 0, 0.0, chance * (teacher - student)).sum(1)
     if reduction == "none":
-        offsets = layout.row_offsets(logit_lengths, target_lengths).tolist()
+        offsets = layout.row_offsets(logit_lengths, target_lengths, band).tolist()
         sizes = [stop - start for start, stop in itertools.pairwise(offsets)]
         parts = [part.sum() for part in cells.split(sizes)]
         return torch.stack(parts) if parts else cells.new_zeros(0)
@@ -180,7 +188,9 @@ def distilled_rnnt_loss(
     reduction: str | None = "mean",
     *,
     fastemit_lambda: float = 0.0,
+    delay_penalty: float = 0.0,
     emission_windows: Tensor | None = None,
+    band: Tensor | None = None,
     reuse_logits: bool = False,
     backend: str | None = None,
     block_bytes: int = DEFAULT_BLOCK_BYTES,
@@ -194,8 +204,8 @@ def distilled_rnnt_loss(
     Args:
         logits, block_bytes: as for :func:`collapsed_log_probs`.
         teacher: (N, 3) from :func:`collapsed_log_probs` or :func:`collapse_blocks`.
-        targets, logit_lengths, target_lengths, blank, reduction, fastemit_lambda,
-            emission_windows, reuse_logits, backend: as for :func:`rnnt_loss`.
+        targets, logit_lengths, target_lengths, blank, reduction, fastemit_lambda, delay_penalty,
+            emission_windows, band, reuse_logits, backend: as for :func:`rnnt_loss`.
 
     Returns:
         Two losses as of :func:`rnnt_loss` and :func:`distillation_loss`.
@@ -205,7 +215,13 @@ def distilled_rnnt_loss(
     """
     sizes = logit_lengths, target_lengths
     student = collapsed_log_probs(
-        logits, targets, *sizes, blank, reuse_logits=reuse_logits, block_bytes=block_bytes
+        logits,
+        targets,
+        *sizes,
+        blank,
+        band=band,
+        reuse_logits=reuse_logits,
+        block_bytes=block_bytes,
     )
     rnnt = rnnt_loss(
         student,
@@ -215,10 +231,12 @@ def distilled_rnnt_loss(
         reduction=reduction,
         fused_log_softmax=False,
         fastemit_lambda=fastemit_lambda,
+        delay_penalty=delay_penalty,
         emission_windows=emission_windows,
+        band=band,
         backend=backend,
     )
-    return rnnt, distillation_loss(student, teacher, *sizes, reduction)
+    return rnnt, distillation_loss(student, teacher, *sizes, reduction, band=band)
 
 
 def rows_per_block(vocab_size: int, block_bytes: int) -> int:
@@ -230,6 +248,24 @@ def _check_block_bytes(block_bytes: int) -> None:
     if not isinstance(block_bytes, int) or block_bytes < 1:
         raise ValueError(
             f"`block_bytes` must be an int of at least 1, but is {checks.quoted(block_bytes)}."
+        )
+
+
+def _check_rows(
+    student: Tensor, logit_lengths: Tensor, target_lengths: Tensor, band: Tensor | None
+) -> None:
+    """Raises ValueError for lengths or a band that don't make as many rows."""
+    if band is None:
+        values.check_lengths(logit_lengths, target_lengths, num_rows=len(student))
+        return
+    checks.check_index("band", band)
+    values.check_lengths(logit_lengths, target_lengths)
+    values.check_band(band, logit_lengths, target_lengths)
+    num_rows = int(layout.row_offsets(logit_lengths, target_lengths, band)[-1])
+    if num_rows != len(student):
+        raise ValueError(
+            f"`student` must have a row for each of the {num_rows} cells of `band`, "
+            f"but has {len(student)}."
         )
 
 
