@@ -41,6 +41,7 @@ from asr_ascend.checkpoints.checkpoint import (
 from asr_ascend.checkpoints.warm_start import WarmStart
 from asr_ascend.config.composing import run_entry
 from asr_ascend.config.keys import ConfigError
+from asr_ascend.config.loss_options import LossOptions
 from asr_ascend.config.train_options import TrainOptions
 from asr_ascend.data.datamodule import SpeechDataModule
 from asr_ascend.data.loader import WorkerError, worker_problems
@@ -52,6 +53,7 @@ from asr_ascend.losses.backends import cpu_library, npu_library
 from asr_ascend.models import build_transducer
 from asr_ascend.training.callbacks import NoiseRamp, StepLog, StepProgress, StepSeeds
 from asr_ascend.training.devices import chosen_accelerator, trainer_arguments
+from asr_ascend.training.lattice_bands import has_bands, lattice_bound
 from asr_ascend.training.module import TransducerModule
 from asr_ascend.training.nonfinite import DivergedError, NonfiniteSteps
 from asr_ascend.training.npu import NpuRandomStates, memory_line
@@ -81,7 +83,7 @@ def _train(options: TrainOptions, folder: RunFolder, print_: Any) -> int:
     """Trains in a folder that no other process works in."""
     ckpt_path = folder.resume_from(print_)
     accelerator = chosen_accelerator(options.trainer.accelerator)
-    _check_backend(options.loss.backend, accelerator)
+    _check_backend(options.loss, accelerator)
     _quiet()
     seed_everything(options.seed, verbose=False)
     start = WarmStart.read(options.init_from) if options.init_from else None
@@ -90,7 +92,12 @@ def _train(options: TrainOptions, folder: RunFolder, print_: Any) -> int:
     assert datamodule.cmvn is not None
     if ckpt_path is not None:
         _check_vocabulary(ckpt_path, tokenizer.pieces)
-    model = build_transducer(tokenizer.vocab_size, tokenizer.blank, options.model)
+    model = build_transducer(
+        tokenizer.vocab_size,
+        tokenizer.blank,
+        options.model,
+        simple_heads=options.loss.band == "simple",
+    )
     model.set_cmvn(datamodule.cmvn.mean, datamodule.cmvn.std)
     set_threads(options.trainer.num_threads, accelerator, model)
     if start is not None:
@@ -128,8 +135,19 @@ def _train(options: TrainOptions, folder: RunFolder, print_: Any) -> int:
     return 0
 
 
-def _check_backend(name: str | None, accelerator: str) -> None:
-    """What a config can't know: which backends of the loss there are here."""
+def _check_backend(loss: LossOptions, accelerator: str) -> None:
+    """What a config can't know: which backends of the loss there are here, and what they can."""
+    name = loss.backend
+    if loss.band == "simple" and not has_bands(name, accelerator):
+        raise ConfigError(
+            "`loss.band` must be ctc or full on an NPU, whose operator has no bands yet, but is "
+            "'simple'."
+        )
+    if loss.delay_penalty > 0 and accelerator == "npu" and name != "reference":
+        raise ConfigError(
+            "`loss.delay_penalty` must be 0 on an NPU, whose operator has none yet, but is "
+            f"{loss.delay_penalty}."
+        )
     usable = available_backends()
     native = {"cpu": cpu_library.library, "npu": npu_library.load}
     if name is None and accelerator in native and accelerator not in usable:
@@ -186,6 +204,7 @@ def _data(options: TrainOptions, start: WarmStart | None, print_: Any) -> Speech
             options.data,
             blank=options.loss.blank,
             bytes_per_logit=bytes_per_logit,
+            bound=lattice_bound(options, chosen_accelerator(options.trainer.accelerator)),
             tokenizer=partial(start.make_tokenizer, options) if start else None,
             cmvn=start.cmvn if start else None,
         )

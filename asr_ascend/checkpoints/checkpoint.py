@@ -22,6 +22,8 @@ from asr_ascend.system.paths import user_path
 FORMAT_VERSION = 1
 # Our part of a checkpoint: format_version, tokenizer, blank, config. CMVN is in the state_dict.
 KEY = "asr_ascend"
+# Layers that training alone uses.
+SIMPLE_HEADS = "simple_heads."
 _PREFIX = "model."
 _PARTS = ("state_dict", "global_step", f"{KEY}.tokenizer", f"{KEY}.config")
 _LFS_POINTER = b"version https://git-lfs.github.com/spec/v1"
@@ -162,6 +164,11 @@ def model_weights(contents: Mapping[str, Any]) -> dict[str, Any]:
     }
 
 
+def without_simple_heads(weights: Mapping[str, Any]) -> dict[str, Any]:
+    """Weights of a transducer but for the layers of its simple joiner, if it has one."""
+    return {name: value for name, value in weights.items() if not name.startswith(SIMPLE_HEADS)}
+
+
 def load_model(path: str | os.PathLike[str]) -> TrainedModel:
     """The transducer of a checkpoint, rebuilt from the config it carries.
 
@@ -173,12 +180,13 @@ def load_model(path: str | os.PathLike[str]) -> TrainedModel:
     tokenizer = Tokenizer.from_state_dict(own["tokenizer"])
     options = read_config(path, contents)
     model = build_transducer(tokenizer.vocab_size, tokenizer.blank, options.model)
+    weights = without_simple_heads(model_weights(contents))
     try:
-        model.load_state_dict(model_weights(contents))
+        model.load_state_dict(weights)
     except RuntimeError as error:
         raise CheckpointError(
             f"The weights in {path} don't fit the model that its config describes"
-            f"{_differing(model, model_weights(contents))}."
+            f"{_differing(model, weights)}."
         ) from error
     return TrainedModel(model.eval(), tokenizer, options, int(contents["global_step"]))
 

@@ -12,10 +12,12 @@ from torch import Tensor, nn
 
 from asr_ascend.checkpoints.checkpoint import (
     KEY,
+    SIMPLE_HEADS,
     CheckpointError,
     model_weights,
     read_checkpoint,
     read_config,
+    without_simple_heads,
 )
 from asr_ascend.config.keys import ConfigError
 from asr_ascend.config.train_options import TrainOptions
@@ -29,6 +31,7 @@ VOCABULARY_ROWS = (
     "joiner.output.bias",
     "ctc_head.weight",
     "ctc_head.bias",
+    *(f"{SIMPLE_HEADS}{table}.{part}" for table in ("am", "lm") for part in ("weight", "bias")),
 )
 _LISTED = 20
 
@@ -120,8 +123,11 @@ class WarmStart:
         """
         old = {piece: index for index, piece in enumerate(self.tokenizer.pieces)}
         source = torch.tensor([old.get(piece, -1) for piece in tokenizer.pieces])
-        weights = dict(self.weights)
         built = model.state_dict()
+        # A simple joiner is there if this run wants one: as built, where the weights have none.
+        simple = {name: value for name, value in built.items() if name.startswith(SIMPLE_HEADS)}
+        given = {name: self.weights.get(name, value) for name, value in simple.items()}
+        weights = {**without_simple_heads(self.weights), **given}
         for name in weights.keys() & built.keys() & set(VOCABULARY_ROWS):
             weights[name] = self._rows(weights[name], built[name], source, tokenizer)
         try:

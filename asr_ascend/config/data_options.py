@@ -78,7 +78,10 @@ class DataOptions(Options):
         20.0, number(above=0), "Longest padded audio of a batch, in seconds."
     )
     max_lattice_bytes: int = key(
-        256 * 2**20, integer(1), "Largest joiner output of a batch, in bytes."
+        256 * 2**20,
+        integer(1),
+        "Largest joiner output of a batch, in bytes. Where `loss.band` leaves cells out, only the "
+        "others count, by the most that they can be.",
     )
     max_utterance_seconds: float = key(
         20.0, number(above=0), "Longer utterances are skipped and counted."

@@ -8,8 +8,9 @@ from typing import Any, Literal, overload
 from asr_ascend.config.command_options import EvaluateOptions, TranscribeOptions
 from asr_ascend.config.frames import ENCODER_HOP_MS
 from asr_ascend.config.keys import ConfigError, Options, plain_value
+from asr_ascend.config.loss_options import LossOptions
 from asr_ascend.config.model_options import EmformerOptions, ModelOptions
-from asr_ascend.config.train_options import LossOptions, TrainerOptions, TrainOptions
+from asr_ascend.config.train_options import TrainerOptions, TrainOptions
 
 __all__ = ["COMMANDS", "ConfigError", "read_options"]
 
@@ -59,6 +60,7 @@ def _check_together(options: TrainOptions) -> None:
         raise ConfigError(
             "`loss.joiner` must be packed where `loss.fused_log_softmax` is false, but is 'fused'."
         )
+    _check_band(loss)
     if options.distillation.teacher is not None:
         _check_distillation(loss)
     wanted, given = options.model.encoder.num_mel_bins, options.data.num_mel_bins
@@ -75,6 +77,22 @@ def _check_together(options: TrainOptions) -> None:
     if trainer.max_steps == -1 and trainer.max_epochs == -1:
         raise ConfigError(
             "One of `trainer.max_steps` and `trainer.max_epochs` must be set, but both are -1."
+        )
+
+
+def _check_band(loss: LossOptions) -> None:
+    """A pruned loss has no other bounds, and a distribution's shares are at most 1."""
+    if loss.band != "simple":
+        return
+    if loss.alignment_frames is not None:
+        raise ConfigError(
+            "`loss.alignment_frames` must be null where `loss.band` is simple, since the pruned "
+            f"band may leave its windows, but is {plain_value(loss.alignment_frames)}."
+        )
+    if loss.lm_only_scale + loss.am_only_scale > 1:
+        raise ConfigError(
+            "`loss.lm_only_scale` and `loss.am_only_scale` must be at most 1 together, but are "
+            f"{loss.lm_only_scale} and {loss.am_only_scale}."
         )
 
 

@@ -7,6 +7,7 @@ from typing import ClassVar
 
 from asr_ascend.config.data_options import DataOptions
 from asr_ascend.config.keys import Options, group, key
+from asr_ascend.config.loss_options import LossOptions
 from asr_ascend.config.model_options import ModelOptions
 from asr_ascend.config.values import (
     CHUNK_MS,
@@ -29,82 +30,6 @@ LIMIT = Rule(
     lambda value: integer(-1).accepts(value) and value != 0,
 )
 PRECISIONS = ("32-true", "16-mixed", "bf16-mixed", "64-true", "16-true", "bf16-true")
-
-
-@dataclass(frozen=True, kw_only=True)
-class LossOptions(Options):
-    """The group `loss`."""
-
-    prefix: ClassVar[str] = "loss."
-
-    blank: int = key(
-        0,
-        integer(),
-        "Id of blank, in [-V, V-1] for a vocabulary of V. Tokenizer, predictor, CTC and decoders "
-        "follow it.",
-    )
-    clamp: float = key(
-        -1.0,
-        number(),
-        "Each component of the gradient is clamped to [-clamp, clamp]; -1 leaves it.",
-    )
-    reduction: str = key(
-        "sum",
-        choice("sum", "mean"),
-        "`sum`: divided by what `normalize_by` says, over the whole optimiser step. `mean`: each "
-        "batch's own mean.",
-    )
-    normalize_by: str = key(
-        "utterances", choice("utterances", "tokens"), "What sums are divided by."
-    )
-    joiner: str = key(
-        "fused",
-        choice("fused", "packed"),
-        "`fused`: joiner and loss in one. It never holds the logits of all utterances, so a large "
-        "vocabulary takes a fraction of the memory. `packed`: all logits first, then the loss.",
-    )
-    fused_log_softmax: bool = key(
-        True,
-        FLAG,
-        "The operator normalises the logits itself. false: torch makes log-probabilities for it "
-        "(with `loss.joiner=packed`).",
-    )
-    fastemit_lambda: float = key(
-        0.0,
-        number(0),
-        "FastEmit: above 0, the gradient of labels counts 1 + this much, so that they come out "
-        "sooner (0.001 to 0.01 in Yu et al. 2021). The loss that is shown stays the plain one.",
-    )
-    dtype: str = key(
-        "float32",
-        choice("float32", "float16", "bfloat16", "float64"),
-        "Dtype of the logits handed to the operator; `trainer.precision` governs the rest.",
-    )
-    reuse_logits: bool = key(
-        True,
-        FLAG,
-        "The gradient overwrites the logits' storage (always so with `loss.joiner=fused`).",
-    )
-    backend: str | None = key(
-        None,
-        optional(choice("cpu", "npu", "reference")),
-        "Implementation of the loss; null: the device's native one.",
-    )
-    ctc_weight: float = key(
-        0.5, number(0), "Weight of the auxiliary CTC loss next to the transducer's."
-    )
-    alignment_frames: tuple[int, int] | None = key(
-        (1, 5),
-        optional(list_of(integer(0), 2)),
-        "A token may come this many encoder frames (40 ms) before and after the CTC head hears it. "
-        "null: at any time, which lets the predictor guess what will be said.",
-    )
-    ctc_first: float = key(
-        0.2,
-        number(0, 1),
-        "This share of the steps trains with CTC only, so that the encoder hears before the "
-        "predictor guesses.",
-    )
 
 
 @dataclass(frozen=True, kw_only=True)

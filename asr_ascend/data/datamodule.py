@@ -38,6 +38,7 @@ class SpeechDataModule(lightning.LightningDataModule):
         tokenizer: None: one is trained on the training texts. A function makes one of them.
         blank: of a tokenizer trained here, in [-V, V-1].
         bytes_per_logit: of the joiner's output: 4 for float32, 2 for half precision.
+        bound: of the lattice cells that the loss computes.
         cmvn: None: statistics of the first 200 training utterances, clean.
 
     Raises:
@@ -51,6 +52,7 @@ class SpeechDataModule(lightning.LightningDataModule):
         tokenizer: Tokenizer | Callable[[Iterable[str]], Tokenizer] | None = None,
         blank: int = -1,
         bytes_per_logit: int = 4,
+        bound: filtering.LatticeBound = filtering.FULL_LATTICE,
         cmvn: FeatureStatistics | None = None,
     ) -> None:
         super().__init__()
@@ -68,6 +70,7 @@ class SpeechDataModule(lightning.LightningDataModule):
         self.blank = blank
         self.cmvn = cmvn
         self.bytes_per_logit = bytes_per_logit
+        self.bound = bound
         self.max_utterance_seconds = min(options.max_utterance_seconds, options.max_batch_seconds)
         rate_hz = options.sample_rate_hz
         self.rooms = room_mix(options.rooms_dir, options.room_probability, rate_hz)
@@ -210,6 +213,7 @@ class SpeechDataModule(lightning.LightningDataModule):
             self.bytes_per_logit,
             self.options.max_lattice_bytes,
             unk,
+            self.bound,
         )
 
     def _dataset(
@@ -237,6 +241,7 @@ class SpeechDataModule(lightning.LightningDataModule):
             max_lattice_bytes=self.options.max_lattice_bytes,
             max_batch_seconds=self.options.max_batch_seconds,
             bytes_per_logit=self.bytes_per_logit,
+            bound=self.bound,
             seed=self.options.seed,
             shuffle=shuffle,
             rank=self.trainer.global_rank if self.trainer else 0,

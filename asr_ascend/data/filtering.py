@@ -20,9 +20,46 @@ UNREADABLE = "unreadable audio"
 LONGER_THAN_STATED = "audio longer than the manifest says"
 
 
-def lattice_bytes(frames: int, tokens: int, vocab_size: int, bytes_per_logit: int) -> int:
-    """Bytes of one utterance's packed joiner output: frames * (tokens + 1) rows of V logits."""
-    return frames * (tokens + 1) * vocab_size * bytes_per_logit
+@dataclass(frozen=True)
+class LatticeBound:
+    """What bounds the lattice cells that the loss computes, known before the audio is heard.
+
+    Args:
+        window_frames: frames in which a token may come, around increasing ones: all alignments
+            together pass at most T + U * window_frames cells. None: no windows.
+        symbols_per_frame: columns of each frame; None: all.
+    """
+
+    window_frames: int | None = None
+    symbols_per_frame: int | None = None
+
+    def rows(self, frames: int, tokens: int) -> int:
+        """The most cells of an utterance of T frames and U tokens: T * (U + 1) without a bound."""
+        rows = frames * (tokens + 1)
+        if self.window_frames is not None:
+            rows = min(rows, frames + tokens * self.window_frames)
+        if self.symbols_per_frame is not None:
+            rows = min(rows, frames * self.symbols_per_frame)
+        return rows
+
+    @property
+    def is_banded(self) -> bool:
+        """Whether there is a bound."""
+        return self.window_frames is not None or self.symbols_per_frame is not None
+
+
+FULL_LATTICE = LatticeBound()
+
+
+def lattice_bytes(
+    frames: int,
+    tokens: int,
+    vocab_size: int,
+    bytes_per_logit: int,
+    bound: LatticeBound = FULL_LATTICE,
+) -> int:
+    """Bytes of one utterance's packed joiner output: at most `bound`'s rows of V logits."""
+    return bound.rows(frames, tokens) * vocab_size * bytes_per_logit
 
 
 def frames_needed(target: Sequence[int]) -> int:
@@ -41,6 +78,7 @@ class Limits:
         bytes_per_logit: of the joiner's output.
         max_lattice_bytes: largest lattice.
         unk: id that targets must not hold, or None to allow it.
+        bound: of the lattice cells.
     """
 
     max_seconds: float
@@ -48,13 +86,15 @@ class Limits:
     bytes_per_logit: int
     max_lattice_bytes: int
     unk: int | None
+    bound: LatticeBound = FULL_LATTICE
 
     def reason_to_skip(
         self, text: str, target: Sequence[int], seconds: float, feature_frames: int
     ) -> str | None:
         """Why an utterance can't be used, or None if it can."""
         frames = encoder_frames(feature_frames)
-        size = lattice_bytes(frames, len(target), self.vocab_size, self.bytes_per_logit)
+        logits = self.vocab_size, self.bytes_per_logit
+        size = lattice_bytes(frames, len(target), *logits, self.bound)
         if not has_text(text) or not target:
             return EMPTY_TEXT
         if seconds == 0:

@@ -9,7 +9,7 @@ from typing import Any
 
 import torch
 
-from asr_ascend.data.filtering import lattice_bytes
+from asr_ascend.data.filtering import FULL_LATTICE, LatticeBound, lattice_bytes
 from asr_ascend.data.seeding import seeded_generator
 
 _JITTER_SECONDS = 0.3
@@ -34,11 +34,11 @@ class LatticeCostBatchSampler:
     """Lists of utterance indices, each list a batch.
 
     A batch holds utterances of similar length. Its packed joiner output, sum of
-    T * (U + 1) * V * bytes, is at most `max_lattice_bytes`, and its padded audio, longest times
-    count, at most `max_batch_seconds`. Every epoch has the same number of batches, and every rank
-    the same share; every utterance occurs once in an epoch, except for those of `rotation`, of
-    which each epoch has one group. The batches are a pure function of (seed, epoch), the batch of
-    (seed, epoch, index).
+    T * (U + 1) * V * bytes or what a band leaves of it, is at most `max_lattice_bytes`, and its
+    padded audio, longest times count, at most `max_batch_seconds`. Every epoch has the same number
+    of batches, and every rank the same share; every utterance occurs once in an epoch, except for
+    those of `rotation`, of which each epoch has one group. The batches are a pure function of
+    (seed, epoch), the batch of (seed, epoch, index).
 
     The position is that of the loader, which counts the batches that the training loop has taken
     (`consumed`), not those that workers have prefetched.
@@ -47,6 +47,7 @@ class LatticeCostBatchSampler:
         costs: of all utterances.
         vocab_size: V.
         max_lattice_bytes: bound of a batch's joiner output over all its cells.
+        bound: of these cells.
         max_batch_seconds: bound of a batch's padded audio.
         bytes_per_logit: 4 for float32, 2 for half precision.
         seed: of the order.
@@ -69,6 +70,7 @@ class LatticeCostBatchSampler:
         max_lattice_bytes: int,
         max_batch_seconds: float,
         bytes_per_logit: int = 4,
+        bound: LatticeBound = FULL_LATTICE,
         seed: int = 0,
         shuffle: bool = True,
         rank: int = 0,
@@ -79,9 +81,10 @@ class LatticeCostBatchSampler:
             raise ValueError(f"`rank` must be in [0, {world_size - 1}], but is {rank}.")
         self.costs = list(costs)
         self.bytes = [
-            lattice_bytes(cost.encoder_frames, cost.tokens, vocab_size, bytes_per_logit)
+            lattice_bytes(cost.encoder_frames, cost.tokens, vocab_size, bytes_per_logit, bound)
             for cost in self.costs
         ]
+        self.bound = bound
         self.max_lattice_bytes = max_lattice_bytes
         self.max_batch_seconds = max_batch_seconds
         self.seed = seed
@@ -184,7 +187,8 @@ class LatticeCostBatchSampler:
         return (
             f"{len(members)} utterances ({hours:.2f} h{of_replay}) in {self.num_batches} batches "
             f"an epoch; a batch is at most {self.max_batch_seconds:g} s of padded audio and "
-            f"{_mebibytes(self.max_lattice_bytes)} of joiner output "
+            f"{_mebibytes(self.max_lattice_bytes)} of joiner output"
+            f"{' in the band' if self.bound.is_banded else ''} "
             f"(largest of the first epoch: {_mebibytes(largest)})"
         )
 

@@ -17,13 +17,16 @@ from asr_ascend.models.predictor import LSTMPredictor, StatelessPredictor
 from asr_ascend.models.transducer import Transducer, normalise_blank
 
 
-def build_transducer(vocab_size: int, blank: int, options: ModelOptions) -> Transducer:
+def build_transducer(
+    vocab_size: int, blank: int, options: ModelOptions, *, simple_heads: bool = False
+) -> Transducer:
     """A transducer with fresh weights, drawn from torch's global generator.
 
     Args:
         vocab_size: V, blank included.
         blank: id of blank in [-V, V - 1].
         options: of encoder, predictor and joiner.
+        simple_heads: with the layers of a simple joiner, which training alone uses.
 
     Raises:
         ValueError: ``vocab_size`` or ``blank`` out of range.
@@ -31,7 +34,10 @@ def build_transducer(vocab_size: int, blank: int, options: ModelOptions) -> Tran
     blank = normalise_blank(blank, vocab_size)
     encoder = _build_encoder(options.encoder)
     predictor = _build_predictor(options.predictor, vocab_size, blank)
-    return Transducer(encoder, predictor, options.joiner_dim, vocab_size, blank)
+    model = Transducer(encoder, predictor, options.joiner_dim, vocab_size, blank)
+    if simple_heads:
+        model.add_simple_heads()
+    return model
 
 
 def _build_encoder(options: EncoderOptions) -> StreamingEncoder:

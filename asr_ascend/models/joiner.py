@@ -8,7 +8,9 @@ import torch
 from torch import Tensor, nn
 
 
-def packed_cells(frame_lengths: Tensor, context_lengths: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+def packed_cells(
+    frame_lengths: Tensor, context_lengths: Tensor, band: Tensor | None = None
+) -> tuple[Tensor, Tensor, Tensor]:
     """Sample, frame and column of every packed row.
 
     Row order: samples one after the other, then frames, then columns, as `rnnt_loss` expects.
@@ -16,10 +18,14 @@ def packed_cells(frame_lengths: Tensor, context_lengths: Tensor) -> tuple[Tensor
     Args:
         frame_lengths: (B,) int64, T_b.
         context_lengths: (B,) int64, U1_b = U_b + 1.
+        band: (B, T, 2) int64, first and last column of each frame; None: every column.
 
     Returns:
-        Three (N,) int64 tensors, N = sum of T_b * U1_b: b, t and u of each row.
+        Three (N,) int64 tensors, N = sum of T_b * U1_b or the cells of the band: b, t and u of
+        each row.
     """
+    if band is not None:
+        return _band_cells(frame_lengths, band)
     rows = frame_lengths * context_lengths
     sample = torch.repeat_interleave(rows)
     row_offset = rows.cumsum(0) - rows
@@ -27,6 +33,17 @@ def packed_cells(frame_lengths: Tensor, context_lengths: Tensor) -> tuple[Tensor
     columns = context_lengths[sample]
     frame = torch.div(row, columns, rounding_mode="floor")
     return sample, frame, row - frame * columns
+
+
+def _band_cells(frame_lengths: Tensor, band: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    T = band.shape[1]
+    is_frame = torch.arange(T, device=band.device) < frame_lengths[:, None]
+    columns = (band[..., 1] - band[..., 0] + 1).where(is_frame, 0).flatten()  # (B * T,)
+    frame = torch.repeat_interleave(columns)
+    first_row = columns.cumsum(0) - columns
+    row = torch.arange(frame.shape[0], device=band.device)
+    sample = torch.div(frame, T, rounding_mode="floor")
+    return sample, frame - sample * T, band[..., 0].flatten()[frame] + row - first_row[frame]
 
 
 class Joiner(nn.Module):
@@ -56,6 +73,7 @@ class Joiner(nn.Module):
         predictor_projected: Tensor,
         frame_lengths: Tensor,
         context_lengths: Tensor,
+        band: Tensor | None = None,
     ) -> Tensor:
         """Logits of the real cells of every lattice alone; no (B, T, U1, ...) tensor is made.
 
@@ -66,11 +84,12 @@ class Joiner(nn.Module):
             predictor_projected: (B, U1, H).
             frame_lengths: (B,) int64, at most T.
             context_lengths: (B,) int64, at most U1.
+            band: (B, T, 2) int64, first and last column of each frame; None: every column.
 
         Returns:
-            (N, V), N = sum of frame_lengths * context_lengths.
+            (N, V), N = sum of frame_lengths * context_lengths, or the cells of the band.
         """
-        cells = packed_cells(frame_lengths, context_lengths)
+        cells = packed_cells(frame_lengths, context_lengths, band)
         return self._rows(encoder_projected, predictor_projected, cells)
 
     def packed_blocks(
@@ -80,9 +99,10 @@ class Joiner(nn.Module):
         frame_lengths: Tensor,
         context_lengths: Tensor,
         block_rows: int,
+        band: Tensor | None = None,
     ) -> Iterator[Tensor]:
         """Yields the rows of `packed`, at most ``block_rows`` at a time."""
-        cells = packed_cells(frame_lengths, context_lengths)
+        cells = packed_cells(frame_lengths, context_lengths, band)
         for block in zip(*(part.split(block_rows) for part in cells), strict=True):
             yield self._rows(encoder_projected, predictor_projected, block)
 

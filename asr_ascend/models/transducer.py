@@ -15,6 +15,7 @@ from torch import Tensor, nn
 from asr_ascend.models.encoder import EncoderState, StreamingEncoder
 from asr_ascend.models.joiner import Joiner
 from asr_ascend.models.predictor import LSTMPredictor, PredictorState, StatelessPredictor
+from asr_ascend.models.simple_heads import SimpleHeads
 
 
 class JoinerTerms(NamedTuple):
@@ -58,8 +59,14 @@ class Transducer(nn.Module):
         self.predictor = predictor
         self.joiner = Joiner(encoder.output_dim, predictor.output_dim, joiner_dim, vocab_size)
         self.ctc_head = nn.Linear(encoder.output_dim, vocab_size)
+        self.simple_heads: SimpleHeads | None = None
         self.register_buffer("feature_mean", torch.zeros(encoder.num_mel_bins))
         self.register_buffer("feature_std", torch.ones(encoder.num_mel_bins))
+
+    def add_simple_heads(self) -> None:
+        """Adds the layers of a simple joiner, drawn from torch's global generator."""
+        sizes = self.encoder.output_dim, self.predictor.output_dim
+        self.simple_heads = SimpleHeads(*sizes, self.vocab_size)
 
     def set_cmvn(self, mean: Tensor, std: Tensor) -> None:
         """Sets the statistics that features are normalised with.
@@ -197,55 +204,83 @@ class Transducer(nn.Module):
         return logits, source_lengths, target_lengths
 
     def joiner_inputs(
-        self, enc: Tensor, targets: Tensor, target_lengths: Tensor
+        self,
+        enc: Tensor,
+        targets: Tensor,
+        target_lengths: Tensor,
+        predicted: Tensor | None = None,
     ) -> tuple[Tensor, Tensor]:
         """Both projections that the joiner adds.
 
         Args:
             enc: (B, T, D) from `encode`.
-            targets: (B, U) int32/int64 labels, padded with anything.
-            target_lengths: (B,) labels of each utterance, in [0, U].
+            targets, target_lengths: as for `predicted`.
+            predicted: of these targets; None: it is made here.
 
         Returns:
             (B, T, H) and (B, U + 1, H): column u has seen blank (the start) and u labels.
+        """
+        if predicted is None:
+            predicted = self.predicted(targets, target_lengths)
+        encoded = self.joiner.encoder_projection(enc)
+        return encoded, self.joiner.predictor_projection(predicted)
+
+    def predicted(self, targets: Tensor, target_lengths: Tensor) -> Tensor:
+        """(B, U + 1, P): the predictor's outputs, column u after blank (the start) and u labels.
+
+        Args:
+            targets: (B, U) int32/int64 labels, padded with anything.
+            target_lengths: (B,) labels of each utterance, in [0, U].
         """
         column = torch.arange(targets.shape[1], device=targets.device)
         inside = column < target_lengths.to(targets.device)[:, None]
         tokens = nn.functional.pad(targets.where(inside, self.blank), (1, 0), value=self.blank)
         predicted, _ = self.predictor(tokens)
-        encoded = self.joiner.encoder_projection(enc)
-        return encoded, self.joiner.predictor_projection(predicted)
+        return predicted
 
-    def joiner_terms(self, enc: Tensor, targets: Tensor, target_lengths: Tensor) -> JoinerTerms:
+    def joiner_terms(
+        self,
+        enc: Tensor,
+        targets: Tensor,
+        target_lengths: Tensor,
+        predicted: Tensor | None = None,
+    ) -> JoinerTerms:
         """Both projections that the joiner adds, and its output layer.
 
         Args:
-            enc, targets, target_lengths: as for `joiner_inputs`.
+            enc, targets, target_lengths, predicted: as for `joiner_inputs`.
 
         Returns:
             Terms of the logits ``tanh(encoder + predictor) @ weight.T + bias``, differentiable.
         """
-        inputs = self.joiner_inputs(enc, targets, target_lengths)
+        inputs = self.joiner_inputs(enc, targets, target_lengths, predicted)
         return JoinerTerms(*inputs, self.joiner.output.weight, self.joiner.output.bias)
 
     def join_packed(
-        self, enc: Tensor, enc_lengths: Tensor, targets: Tensor, target_lengths: Tensor
+        self,
+        enc: Tensor,
+        enc_lengths: Tensor,
+        targets: Tensor,
+        target_lengths: Tensor,
+        band: Tensor | None = None,
+        predicted: Tensor | None = None,
     ) -> Tensor:
         """Logits of the cells t < T_b, u <= U_b alone, in the order that `rnnt_loss` takes packed.
 
         Args:
             enc: (B, T, D) from `encode`.
             enc_lengths: (B,) encoder frames of each utterance, in [0, T].
-            targets: (B, U) int32/int64 labels, padded with anything.
-            target_lengths: (B,) labels of each utterance, in [0, U].
+            targets, target_lengths, predicted: as for `joiner_inputs`.
+            band: (B, T, 2) first and last column of each frame; None: every column.
 
         Returns:
-            (N, V) logits, N = sum of T_b * (U_b + 1).
+            (N, V) logits, N = sum of T_b * (U_b + 1), or the cells of the band.
         """
-        encoded, predicted = self.joiner_inputs(enc, targets, target_lengths)
+        encoded, predicted = self.joiner_inputs(enc, targets, target_lengths, predicted)
         frames = enc_lengths.to(enc.device, torch.int64)
         columns = target_lengths.to(enc.device, torch.int64) + 1
-        return self.joiner.packed(encoded, predicted, frames, columns)
+        band = None if band is None else band.to(enc.device, torch.int64)
+        return self.joiner.packed(encoded, predicted, frames, columns, band)
 
     def join_packed_blocks(
         self,
@@ -254,12 +289,14 @@ class Transducer(nn.Module):
         targets: Tensor,
         target_lengths: Tensor,
         block_rows: int,
+        band: Tensor | None = None,
     ) -> Iterator[Tensor]:
         """Yields the rows of `join_packed`, at most ``block_rows`` (at least 1) at a time."""
         encoded, predicted = self.joiner_inputs(enc, targets, target_lengths)
         frames = enc_lengths.to(enc.device, torch.int64)
         columns = target_lengths.to(enc.device, torch.int64) + 1
-        return self.joiner.packed_blocks(encoded, predicted, frames, columns, block_rows)
+        band = None if band is None else band.to(enc.device, torch.int64)
+        return self.joiner.packed_blocks(encoded, predicted, frames, columns, block_rows, band)
 
     def ctc_log_probs(self, enc: Tensor) -> Tensor:
         """Log-probabilities (B, T, V) of the CTC head, float32 or better, from (B, T, D)."""

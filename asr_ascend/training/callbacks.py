@@ -29,6 +29,7 @@ COLUMNS = (
     "rnnt_loss",
     "ctc_loss",
     "distillation_loss",
+    "simple_loss",
     "lr",
     "grad_norm",
     "chunk_frames",

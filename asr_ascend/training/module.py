@@ -59,6 +59,7 @@ class TransducerModule(LightningModule):
         self.frozen = frozen_modules(model, options.trainer.freeze)
         self.train()
         self._valid_errors = ErrorCounts()
+        self._has_simple_loss = options.loss.band == "simple"
         self._reset_sums()
 
     def train(self, mode: bool = True) -> TransducerModule:
@@ -83,9 +84,11 @@ class TransducerModule(LightningModule):
             ctc_only = self.global_step < self.ctc_only_steps
             chunks = self.draw_chunk(self.global_step)
             losses = self.objective.losses(batch, chunks, ctc_only)
-            loss = self.objective.total(losses)
+            loss = self.objective.total(losses, self._rnnt_steps())
             if ctc_only:
-                loss = loss + self._zero_loss(self.model.predictor, self.model.joiner)
+                simple = [] if self.model.simple_heads is None else [self.model.simple_heads]
+                unused = self.model.predictor, self.model.joiner, *simple
+                loss = loss + self._zero_loss(*unused)
             elif self.options.loss.ctc_weight == 0:
                 loss = loss + self._zero_loss(self.model.ctc_head)
             self._count(batch, self._weight(batch), losses)
@@ -108,6 +111,10 @@ class TransducerModule(LightningModule):
         zero: Tensor = _Zero.apply(self.device, *parameters)
         return zero
 
+    def _rnnt_steps(self) -> int:
+        """Optimiser steps with the transducer's loss before this one."""
+        return self.global_step - self.ctc_only_steps
+
     def _weight(self, batch: Batch) -> int:
         """What a batch counts in the division of the step's gradient."""
         if self.options.loss.reduction == "mean":
@@ -117,7 +124,9 @@ class TransducerModule(LightningModule):
         return int(batch.features.shape[0])
 
     def _count(self, batch: Batch, weight: int, losses: Losses[Tensor] | None) -> None:
-        parts = (losses.rnnt, losses.ctc, losses.distillation) if losses else (None, None, None)
+        parts: tuple[Tensor | None, ...] = (None,) * 4
+        if losses is not None:
+            parts = losses.rnnt, losses.ctc, losses.distillation, losses.simple
         self._sums += torch.tensor(
             [
                 weight,
@@ -130,7 +139,7 @@ class TransducerModule(LightningModule):
         )
 
     def _reset_sums(self) -> None:
-        self._sums = torch.zeros(7, dtype=torch.float64)
+        self._sums = torch.zeros(8, dtype=torch.float64)
 
     def on_before_optimizer_step(self, optimizer: torch.optim.Optimizer) -> None:
         """Divides the gradients by what the whole step holds, over accumulation and ranks."""
@@ -138,21 +147,25 @@ class TransducerModule(LightningModule):
         world = self.trainer.world_size
         if world > 1:
             sums = self.trainer.strategy.reduce(sums.to(self.device), reduce_op="sum").cpu()
-        weight, rnnt, ctc, distilled, utterances, tokens, skipped = sums.tolist()
+        weight, rnnt, ctc, distilled, simple, utterances, tokens, skipped = sums.tolist()
         scale = world / max(weight, 1.0)
         for parameter in self.parameters():
             if parameter.grad is not None:
                 parameter.grad.mul_(scale)
         ctc_only = self.global_step < self.ctc_only_steps
-        rnnt, ctc, distilled = (loss / max(weight, 1.0) for loss in (rnnt, ctc, distilled))
+        rnnt, ctc, distilled, simple = (
+            loss / max(weight, 1.0) for loss in (rnnt, ctc, distilled, simple)
+        )
         means = Losses(ctc)
         if not ctc_only:
-            means = Losses(ctc, rnnt, None if self.teacher is None else distilled)
+            taught = None if self.teacher is None else distilled
+            means = Losses(ctc, rnnt, taught, simple if self._has_simple_loss else None)
         self.last_step_metrics = {
-            "loss": self.objective.total(means),
+            "loss": self.objective.total(means, self._rnnt_steps()),
             "rnnt_loss": "" if means.rnnt is None else means.rnnt,
             "ctc_loss": means.ctc,
             "distillation_loss": "" if means.distillation is None else means.distillation,
+            "simple_loss": "" if means.simple is None else means.simple,
             "lr": optimizer.param_groups[0]["lr"],
             "chunk_frames": self.draw_chunk(self.global_step)[0] or 0,
             "utterances": int(utterances),

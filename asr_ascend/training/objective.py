@@ -9,11 +9,13 @@ import torch
 import torch.nn.functional as functional
 from torch import Tensor, nn
 
-from asr_ascend.config.train_options import DistillationOptions, LossOptions
+from asr_ascend.config.loss_options import LossOptions
+from asr_ascend.config.train_options import DistillationOptions
 from asr_ascend.data.datamodule import Batch
 from asr_ascend.losses import joiner_rnnt_loss, rnnt_loss
 from asr_ascend.losses.distillation import distilled_rnnt_loss
 from asr_ascend.training.ctc_alignment import first_frames
+from asr_ascend.training.lattice_bands import Cells, LatticeBands
 from asr_ascend.training.teacher import Teacher
 
 Number = TypeVar("Number", Tensor, float)
@@ -28,11 +30,13 @@ class Losses(Generic[Number]):
         rnnt: RNN-T loss; None while CTC trains alone.
         distillation: divergence from the teacher; None without a teacher and while CTC trains
             alone.
+        simple: loss of the simple joiner; None without one and while CTC trains alone.
     """
 
     ctc: Number
     rnnt: Number | None = None
     distillation: Number | None = None
+    simple: Number | None = None
 
 
 class Objective:
@@ -60,6 +64,7 @@ class Objective:
         self.distillation = distillation
         self.logits_dtype: torch.dtype = getattr(torch, options.dtype)
         self.teacher = teacher
+        self.bands = LatticeBands(model, blank, options)
 
     def losses(
         self, batch: Batch, chunks: tuple[int | None, int | None], ctc_only: bool
@@ -87,21 +92,34 @@ class Objective:
         if ctc_only:
             return Losses(ctc)
         windows = self._emission_windows(ctc_log_probs, batch, lengths)
+        predicted = self.model.predicted(batch.targets, batch.target_lengths)
+        has_teacher = self.teacher is not None
+        cells = self.bands.cells(encoded, predicted, lengths, batch, windows, has_teacher)
         if self.teacher is not None:
-            rnnt, distilled = self._distillation_losses(encoded, lengths, batch, windows)
-            return Losses(ctc, rnnt, distilled)
+            rnnt, distilled = self._distillation_losses(encoded, predicted, lengths, batch, cells)
+            return Losses(ctc, rnnt, distilled, cells.simple_loss)
         fused = self.options.joiner == "fused"
         make_loss = self._fused_loss if fused else self._packed_loss
-        return Losses(ctc, make_loss(encoded, lengths, batch, windows))
+        rnnt = make_loss(encoded, predicted, lengths, batch, cells)
+        return Losses(ctc, rnnt, simple=cells.simple_loss)
 
-    def total(self, losses: Losses[Number]) -> Number:
+    def total(self, losses: Losses[Number], rnnt_steps: int | None = None) -> Number:
         """What is minimised: RNN-T + `loss.ctc_weight` CTC + `distillation.weight` divergence.
 
-        While CTC trains alone it is the CTC loss, unweighted.
+        While CTC trains alone it is the CTC loss, unweighted. With a simple joiner its loss is
+        added, and both have the weights of their warm-up.
+
+        Args:
+            losses: of a batch or a step.
+            rnnt_steps: optimiser steps with the transducer's loss before this one; None: many.
         """
         if losses.rnnt is None:
             return losses.ctc
-        total = losses.rnnt + self.options.ctc_weight * losses.ctc
+        total = losses.rnnt
+        if losses.simple is not None:
+            rnnt_scale, simple_scale = self.bands.scales(rnnt_steps)
+            total = rnnt_scale * total + simple_scale * losses.simple
+        total = total + self.options.ctc_weight * losses.ctc
         if losses.distillation is not None:
             total = total + self.distillation.weight * losses.distillation
         return total
@@ -118,23 +136,23 @@ class Objective:
         return torch.stack([heard - early, heard + late], dim=-1)
 
     def _fused_loss(
-        self, encoded: Tensor, lengths: Tensor, batch: Batch, windows: Tensor | None
+        self, encoded: Tensor, predicted: Tensor, lengths: Tensor, batch: Batch, cells: Cells
     ) -> Tensor:
         """Joiner and loss in one, which never makes the logits of all utterances together."""
         return joiner_rnnt_loss(
-            *self.model.joiner_terms(encoded, batch.targets, batch.target_lengths),
+            *self.model.joiner_terms(encoded, batch.targets, batch.target_lengths, predicted),
             batch.targets,
             lengths,
             batch.target_lengths,
             logits_dtype=self.logits_dtype,
-            **self._loss_options(windows),
+            **self._loss_options(cells),
         )
 
     def _packed_loss(
-        self, encoded: Tensor, lengths: Tensor, batch: Batch, windows: Tensor | None
+        self, encoded: Tensor, predicted: Tensor, lengths: Tensor, batch: Batch, cells: Cells
     ) -> Tensor:
         """The joiner's packed logits, then the loss."""
-        logits = self.model.join_packed(encoded, lengths, batch.targets, batch.target_lengths)
+        logits = self._packed_logits(encoded, predicted, lengths, batch, cells)
         fused = self.options.fused_log_softmax
         if not fused:
             logits = logits.log_softmax(-1)
@@ -146,17 +164,24 @@ class Objective:
             fused_log_softmax=fused,
             # log_softmax keeps its output for its own backward, so it can't be overwritten.
             reuse_logits=self.options.reuse_logits and fused,
-            **self._loss_options(windows),
+            **self._loss_options(cells),
         )
 
+    def _packed_logits(
+        self, encoded: Tensor, predicted: Tensor, lengths: Tensor, batch: Batch, cells: Cells
+    ) -> Tensor:
+        sizes = lengths, batch.targets, batch.target_lengths
+        logits: Tensor = self.model.join_packed(encoded, *sizes, cells.band, predicted)
+        return logits
+
     def _distillation_losses(
-        self, encoded: Tensor, lengths: Tensor, batch: Batch, windows: Tensor | None
+        self, encoded: Tensor, predicted: Tensor, lengths: Tensor, batch: Batch, cells: Cells
     ) -> tuple[Tensor, Tensor]:
         """RNN-T loss and divergence from the teacher."""
         assert self.teacher is not None
-        taught = self.teacher.log_probs(batch)
-        logits = self.model.join_packed(encoded, lengths, batch.targets, batch.target_lengths)
-        options = self._loss_options(windows)
+        taught = self.teacher.log_probs(batch, cells.band)
+        logits = self._packed_logits(encoded, predicted, lengths, batch, cells)
+        options = self._loss_options(cells)
         del options["clamp"]  # off, see config/rules.py
         return distilled_rnnt_loss(
             logits.to(self.logits_dtype),
@@ -169,12 +194,14 @@ class Objective:
             **options,
         )
 
-    def _loss_options(self, windows: Tensor | None) -> dict[str, Any]:
+    def _loss_options(self, cells: Cells) -> dict[str, Any]:
         return {
             "blank": self.blank,
             "clamp": self.options.clamp,
             "reduction": self.options.reduction,
             "fastemit_lambda": self.options.fastemit_lambda,
-            "emission_windows": windows,
+            "delay_penalty": self.options.delay_penalty,
+            "emission_windows": cells.windows,
+            "band": cells.band,
             "backend": self.options.backend,
         }

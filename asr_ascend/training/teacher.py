@@ -34,13 +34,18 @@ class Teacher:
         self.model.to(device)
 
     @torch.no_grad()
-    def log_probs(self, batch: Batch) -> Tensor:
-        """(N, 3) log-probabilities of blank, label and the rest at the cells of the lattices."""
+    def log_probs(self, batch: Batch, band: Tensor | None = None) -> Tensor:
+        """(N, 3) log-probabilities of blank, label and the rest at the cells of the lattices.
+
+        Args:
+            batch: with at least one utterance.
+            band: (B, T, 2) first and last column of each frame; None: every column.
+        """
         enc, lengths = self.model.encode(batch.features, batch.feature_lengths)
         sizes = batch.targets, batch.target_lengths
-        blocks = self.model.join_packed_blocks(enc, lengths, *sizes, self.block_rows)
+        blocks = self.model.join_packed_blocks(enc, lengths, *sizes, self.block_rows, band)
         return collapse_blocks(
-            blocks, batch.targets, lengths, batch.target_lengths, self.model.blank
+            blocks, batch.targets, lengths, batch.target_lengths, self.model.blank, band
         )
 
 

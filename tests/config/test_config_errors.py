@@ -12,8 +12,10 @@ from asr_ascend.config.rules import ConfigError
 from tests.support.tiny_runs import command, run
 
 LOSS_KEYS = (
-    "alignment_frames, backend, blank, clamp, ctc_first, ctc_weight, dtype, fastemit_lambda, "
-    "fused_log_softmax, joiner, normalize_by, reduction, reuse_logits"
+    "alignment_frames, am_only_scale, backend, band, blank, clamp, ctc_first, ctc_weight, "
+    "delay_penalty, dtype, fastemit_lambda, fused_log_softmax, joiner, lm_only_scale, "
+    "normalize_by, reduction, reuse_logits, simple_loss_scale, simple_warmup_steps, "
+    "symbols_per_frame"
 )
 TRAIN_CASES = {
     "experiment=dmo": "`experiment` has no option 'dmo'; it has demo, distillation, smoke, "

@@ -10,9 +10,10 @@ from asr_ascend.config.command_options import EvaluateOptions, TranscribeOptions
 from asr_ascend.config.composing import compose_config, conf_dir
 from asr_ascend.config.data_options import DataOptions, SpecAugmentOptions
 from asr_ascend.config.keys import ConfigError
+from asr_ascend.config.loss_options import LossOptions
 from asr_ascend.config.model_options import EmformerOptions, LSTMOptions, ModelOptions
 from asr_ascend.config.rules import read_options
-from asr_ascend.config.train_options import LossOptions, OptimizerOptions, TrainOptions
+from asr_ascend.config.train_options import OptimizerOptions, TrainOptions
 
 EXPERIMENTS = sorted(path.stem for path in (conf_dir() / "experiment").glob("*.yaml"))
 

@@ -10,7 +10,8 @@ from tensorboard.backend.event_processing.event_accumulator import EventAccumula
 
 from asr_ascend.checkpoints.checkpoint import load_model
 from asr_ascend.config.data_options import DataOptions
-from asr_ascend.config.train_options import LossOptions, TrainerOptions, TrainOptions
+from asr_ascend.config.loss_options import LossOptions
+from asr_ascend.config.train_options import TrainerOptions, TrainOptions
 from asr_ascend.data.audio import load_audio
 from asr_ascend.data.manifest import load_manifest
 from asr_ascend.evaluation import example

@@ -131,6 +131,7 @@ def test_the_loss_sees_what_the_config_says(tokenizer, monkeypatch, dtype):
     def spy(logits, teacher, targets, *sizes, **options):
         assert teacher.shape == (len(logits), 3)
         assert options.pop("emission_windows").shape == (*targets.shape, 2)
+        assert options["band"] is None
         seen.append({"dtype": logits.dtype, **options})
         return original(logits, teacher, targets, *sizes, emission_windows=None, **options)
 
@@ -146,6 +147,8 @@ def test_the_loss_sees_what_the_config_says(tokenizer, monkeypatch, dtype):
             "blank": 0,
             "reduction": "sum",
             "fastemit_lambda": 0.01,
+            "delay_penalty": 0.0,
+            "band": None,
             "backend": "cpu",
             "reuse_logits": False,
             "block_bytes": 99,

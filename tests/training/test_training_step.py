@@ -61,7 +61,10 @@ def one_step(tokenizer, batches: list[Batch], *overrides: str, teacher=None) -> 
     """One optimiser step that accumulates all of `batches`."""
     config = compose_config("train", [*TINY, "loss.ctc_first=0", "trainer.max_steps=1", *overrides])
     torch.manual_seed(0)
-    model = build_transducer(tokenizer.vocab_size, tokenizer.blank, config.model)
+    simple_heads = config.loss.band == "simple"
+    model = build_transducer(
+        tokenizer.vocab_size, tokenizer.blank, config.model, simple_heads=simple_heads
+    )
     module = Recorder(model, tokenizer, config, teacher)
     trainer = Trainer(
         accelerator="cpu",
@@ -247,6 +250,7 @@ def test_the_fused_joiner_sees_what_the_config_says(tokenizer, monkeypatch):
     overrides = (
         *("loss.joiner=fused", "loss.clamp=1.0", "loss.reduction=mean", "loss.dtype=bfloat16"),
         *("loss.fastemit_lambda=0.01", "loss.alignment_frames=[1,5]", "loss.backend=cpu"),
+        "loss.delay_penalty=0.02",
     )
     one_step(tokenizer, [make_batch([0, 1])], *overrides)
     assert seen == [
@@ -255,6 +259,8 @@ def test_the_fused_joiner_sees_what_the_config_says(tokenizer, monkeypatch):
             "clamp": 1.0,
             "reduction": "mean",
             "fastemit_lambda": 0.01,
+            "delay_penalty": 0.02,
+            "band": None,
             "logits_dtype": torch.bfloat16,
             "backend": "cpu",
         }
@@ -298,13 +304,15 @@ def test_the_operator_sees_what_the_config_says(tmp_path, monkeypatch):
     original = asr_ascend.training.objective.rnnt_loss
 
     def spy(logits, targets, logit_lengths, target_lengths, **options):
-        rows = int((logit_lengths * (target_lengths + 1)).sum())
+        band = options["band"]
+        is_frame = torch.arange(band.shape[1]) < logit_lengths[:, None]
+        rows = int(((band[..., 1] - band[..., 0] + 1) * is_frame).sum())
         assert logits.shape == (rows, 7)
         first, last = options["emission_windows"].unbind(-1)
         assert first.shape == targets.shape
         assert (last - first == 1 + 5).all()
         seen.append({"dtype": logits.dtype, **options})
-        del seen[-1]["emission_windows"]
+        del seen[-1]["emission_windows"], seen[-1]["band"]
         return original(logits, targets, logit_lengths, target_lengths, **options)
 
     monkeypatch.setattr(asr_ascend.training.objective, "rnnt_loss", spy)
@@ -328,6 +336,7 @@ def test_the_operator_sees_what_the_config_says(tmp_path, monkeypatch):
                 "reduction": "sum",
                 "fused_log_softmax": True,
                 "fastemit_lambda": 0.01,
+                "delay_penalty": 0.0,
                 "reuse_logits": True,
                 "backend": None,
             }
