@@ -11,10 +11,11 @@ from asr_ascend.config.model_options import (
     PredictorOptions,
     StatelessOptions,
 )
+from asr_ascend.models.blank import normalise_blank
 from asr_ascend.models.conformer import ConformerEncoder
 from asr_ascend.models.encoder import StreamingEncoder
 from asr_ascend.models.predictor import LSTMPredictor, StatelessPredictor
-from asr_ascend.models.transducer import Transducer, normalise_blank
+from asr_ascend.models.transducer import Transducer
 
 
 def build_transducer(

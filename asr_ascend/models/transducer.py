@@ -12,6 +12,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor, nn
 
+from asr_ascend.models.blank import normalise_blank
 from asr_ascend.models.encoder import EncoderState, StreamingEncoder
 from asr_ascend.models.joiner import Joiner
 from asr_ascend.models.predictor import LSTMPredictor, PredictorState, StatelessPredictor
@@ -316,16 +317,3 @@ class Transducer(nn.Module):
                 f"`features` must have shape (B, F, {bins}), but has {tuple(features.shape)}."
             )
         self.encoder.check_chunks(chunk_frames, left_chunks)
-
-
-def normalise_blank(blank: int, vocab_size: int) -> int:
-    """The non-negative id of ``blank``, which may count from the end as -1 does.
-
-    Raises:
-        ValueError: ``vocab_size`` below 2, or ``blank`` outside [-vocab_size, vocab_size - 1].
-    """
-    if vocab_size < 2:
-        raise ValueError(f"`vocab_size` must be at least 2, but is {vocab_size}.")
-    if not -vocab_size <= blank < vocab_size:
-        raise ValueError(f"`blank` must be in [{-vocab_size}, {vocab_size - 1}], but is {blank}.")
-    return blank % vocab_size
