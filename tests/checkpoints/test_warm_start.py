@@ -54,7 +54,7 @@ def assert_rows_go_by_piece(start, tokenizer, state):
     """Shared pieces have the checkpoint's rows, new ones the mean of the kept labels'."""
     old, new = start.tokenizer.pieces, tokenizer.pieces
     labels = [old.index(p) for p in new if p in old and p not in ("<blk>", "<unk>")]
-    for name in VOCABULARY_ROWS:
+    for name in set(VOCABULARY_ROWS) & start.weights.keys():
         for index, piece in enumerate(new):
             source = start.weights[name]
             expected = source[old.index(piece)] if piece in old else source[labels].mean(0)
@@ -130,7 +130,7 @@ def test_without_a_shared_label_new_pieces_stay_as_the_model_was_built(start):
     torch.manual_seed(5)
     state = loaded(start, tokenizer)
     fresh = [tokenizer.pieces.index(piece) for piece in "丁戊己庚"]
-    for name in VOCABULARY_ROWS:
+    for name in set(VOCABULARY_ROWS) & start.weights.keys():
         assert torch.equal(state[name][fresh], built[name][fresh])
         new, old = tokenizer.blank, start.tokenizer.blank
         assert torch.equal(state[name][new], start.weights[name][old])
