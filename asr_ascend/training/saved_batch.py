@@ -42,7 +42,7 @@ class SavedBatch:
         logit_lengths: (B,) int32/int64, T_b.
         target_lengths: (B,) int32/int64, U_b.
         blank: id of blank in [0, V - 1].
-        clamp, fused_log_softmax, fastemit_lambda: as for `rnnt_loss`.
+        clamp, fused_log_softmax, fastemit_lambda, delay_penalty: as for `rnnt_loss`.
         emission_windows: (B, U, 2) int32/int64, or None.
         band: (B, T, 2) int32/int64, or None.
         logits: (N, V) packed, in the dtype that the loss took; None where they were too large.
@@ -59,6 +59,7 @@ class SavedBatch:
     clamp: float = -1.0
     fused_log_softmax: bool = True
     fastemit_lambda: float = 0.0
+    delay_penalty: float = 0.0
     emission_windows: Tensor | None = None
     band: Tensor | None = None
     logits: Tensor | None = None
@@ -68,7 +69,8 @@ class SavedBatch:
     def loss_arguments(self) -> dict[str, Any]:
         """Keyword arguments of `rnnt_loss` and `rnnt_loss_and_grad`, all but the logits."""
         names = ("targets", "logit_lengths", "target_lengths", "blank", "clamp")
-        more = ("fused_log_softmax", "fastemit_lambda", "emission_windows", "band")
+        more = ("fused_log_softmax", "fastemit_lambda", "delay_penalty")
+        more = (*more, "emission_windows", "band")
         return {name: getattr(self, name) for name in (*names, *more)}
 
 
@@ -161,7 +163,7 @@ def _rules(batch: SavedBatch) -> list[tuple[str, str, bool]]:
     for name in ("logit_lengths", "target_lengths"):
         rules.append((name, f"({B},) integers", _is(getattr(batch, name), _INTEGERS, (B,))))
     rules.append(("blank", "an int of at least 0", type(batch.blank) is int and batch.blank >= 0))
-    for name in ("clamp", "fastemit_lambda"):
+    for name in ("clamp", "fastemit_lambda", "delay_penalty"):
         value = getattr(batch, name)
         rules.append((name, "a number", isinstance(value, int | float)))
     rules.append(("fused_log_softmax", "a bool", isinstance(batch.fused_log_softmax, bool)))

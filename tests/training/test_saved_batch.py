@@ -30,6 +30,7 @@ def make_batch(**changes) -> SavedBatch:
         blank=4,
         clamp=0.5,
         fastemit_lambda=0.01,
+        delay_penalty=0.02,
         emission_windows=WINDOWS,
         logits=small_batch.make_logits(),
         statistics={
@@ -48,6 +49,7 @@ def test_a_batch_comes_back_and_gives_the_same_costs(tmp_path, dtype):
     back = read_saved_batch(tmp_path / "b.pt")
     assert (back.ids, back.blank, back.clamp) == (batch.ids, 4, 0.5)
     assert (back.fused_log_softmax, back.fastemit_lambda) == (True, 0.01)
+    assert back.delay_penalty == 0.02
     assert back.statistics == batch.statistics
     assert back.about["step"] == 7
     assert back.band is None
@@ -66,8 +68,8 @@ def test_the_file_holds_the_documented_keys_and_loads_without_code(tmp_path):
     assert contents["format_version"] == 1
     assert set(contents) == {
         *("format", "format_version", "ids", "targets", "logit_lengths", "target_lengths"),
-        *("blank", "clamp", "fused_log_softmax", "fastemit_lambda", "emission_windows", "band"),
-        *("logits", "statistics", "about"),
+        *("blank", "clamp", "fused_log_softmax", "fastemit_lambda", "delay_penalty"),
+        *("emission_windows", "band", "logits", "statistics", "about"),
     }
 
 
