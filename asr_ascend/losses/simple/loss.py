@@ -44,9 +44,9 @@ def simple_rnnt_loss(
 ) -> Tensor | tuple[Tensor, Occupancies]:
     """RNN-T loss of the logits ``am[:, :, None] + lm[:, None]``, which never exist.
 
-    The normaliser of all cells is one matrix product, so the memory is about 100 bytes a cell,
-    however large the vocabulary. :func:`pruned_band` makes a band of the occupancies, in which
-    :func:`joiner_rnnt_loss` is the pruned loss.
+    The normaliser of all cells is one matrix product, so the memory is about 150 bytes a cell and
+    some copies of ``am`` and ``lm``, however large the vocabulary. :func:`pruned_band` makes a band
+    of the occupancies, in which :func:`joiner_rnnt_loss` is the pruned loss.
 
     torch.compile leaves the call out of its graph.
 
