@@ -70,8 +70,8 @@ class SavedBatch:
         """Keyword arguments of `rnnt_loss` and `rnnt_loss_and_grad`, all but the logits."""
         names = ("targets", "logit_lengths", "target_lengths", "blank", "clamp")
         more = ("fused_log_softmax", "fastemit_lambda", "delay_penalty")
-        more = (*more, "emission_windows", "band")
-        return {name: getattr(self, name) for name in (*names, *more)}
+        limits = ("emission_windows", "band")
+        return {name: getattr(self, name) for name in (*names, *more, *limits)}
 
 
 def write_saved_batch(path: str | os.PathLike[str], batch: SavedBatch) -> None:
