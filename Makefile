@@ -9,14 +9,18 @@ PYTEST_ARGS ?=
 # can't run, which otherwise is a reason to skip them.
 NPU_VENV ?= .venv-npu
 NPU_TESTS ?=
-export NPU_VENV NPU_TESTS
+# Of real frameworks; PEERS_TESTS as NPU_TESTS.
+PEERS_VENV ?= .venv-peers
+PEERS_TESTS ?=
+export NPU_VENV NPU_TESTS PEERS_VENV PEERS_TESTS
 MAKE_NPU_VENV = kernels/cann_standin/make_venv.sh $(NPU_VENV) $(PYTHON) $(BIN)/cmake
+MAKE_PEERS_VENV = tests/support/make_peers_venv.sh $(PEERS_VENV) $(BIN)/python
 
 # OpenMP's threads otherwise spin for milliseconds, and slow down whoever else uses the cores.
 export GOMP_SPINCOUNT ?= 10000
 
 .DEFAULT_GOAL := help
-.PHONY: help venv venv-npu test test-all lint format demo bench wheel clean
+.PHONY: help venv venv-npu venv-peers test test-all lint format demo bench wheel clean
 
 help: ## list the targets
 	@awk -F':.*## ' '/^[a-z-]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -34,12 +38,16 @@ venv: $(STAMP) ## make .venv and install the package editable, CPU library built
 venv-npu: $(STAMP) ## make .venv-npu: torch_npu over a stand-in for CANN, for tests alone
 	$(MAKE_NPU_VENV)
 
+venv-peers: $(STAMP) ## make .venv-peers: SpeechBrain, NeMo and ESPnet, for tests alone
+	$(MAKE_PEERS_VENV)
+
 test: $(STAMP) ## set up and run the tests that take minutes at most
 	@[ "$(NPU_TESTS)" = 0 ] || $(MAKE_NPU_VENV) || [ "$(NPU_TESTS)" != 1 ]
 	$(BIN)/python -m pytest -n auto -m "not slow and not bench" $(PYTEST_ARGS)
 
 test-all: $(STAMP) ## all tests: slow ones, benchmarks, and narrower instruction sets
 	@[ "$(NPU_TESTS)" = 0 ] || $(MAKE_NPU_VENV) || [ "$(NPU_TESTS)" != 1 ]
+	@[ "$(PEERS_TESTS)" = 0 ] || $(MAKE_PEERS_VENV) || [ "$(PEERS_TESTS)" != 1 ]
 	$(BIN)/python -m pytest -n auto -m "not bench" $(PYTEST_ARGS)
 	$(BIN)/python -m tests.support.instruction_sets
 	$(BIN)/python -m pytest -m bench $(PYTEST_ARGS) || [ $$? = 5 ]  # 5: none of these chosen
