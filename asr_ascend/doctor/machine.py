@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import os
 import platform
 import shutil
@@ -195,3 +196,11 @@ def foreign_library(path: Path, processor: str) -> str | None:
     if made_for != processor:
         return f"{path} is made for {made_for}, but this machine is {processor}"
     return None
+
+
+def is_stand_in() -> bool:
+    """Whether CANN's runtime here is the tests' stand-in, which computes on the CPU."""
+    try:
+        return hasattr(ctypes.CDLL("libascendcl.so"), "AsrAscendStandInReadCounters")
+    except OSError:
+        return False

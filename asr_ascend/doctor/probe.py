@@ -14,6 +14,7 @@ from importlib import metadata
 from pathlib import Path
 from typing import Any
 
+from asr_ascend.doctor.machine import is_stand_in
 from asr_ascend.doctor.probing import MARK
 
 
@@ -139,14 +140,6 @@ def torchaudio() -> dict[str, Any]:
 def package(name: str) -> dict[str, Any]:
     """Imports a module."""
     return {"version": getattr(importlib.import_module(name), "__version__", None)}
-
-
-def is_stand_in() -> bool:
-    """Whether CANN's runtime here is the tests' stand-in, which computes on the CPU."""
-    try:
-        return hasattr(ctypes.CDLL("libascendcl.so"), "AsrAscendStandInReadCounters")
-    except OSError:
-        return False
 
 
 def _described(error: Exception) -> str:

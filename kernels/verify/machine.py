@@ -10,6 +10,8 @@ import subprocess
 from importlib import metadata
 from pathlib import Path
 
+from asr_ascend.doctor.machine import is_stand_in as is_stand_in
+
 REPOSITORY = Path(__file__).resolve().parents[2]
 DRIVER = Path("/usr/local/Ascend/driver/version.info")
 BUILD_RECORD = REPOSITORY / "build" / "npu" / "environment.txt"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import json
 import os
 import re
@@ -319,7 +320,7 @@ def test_profiles_that_fail(
 def test_the_stand_in_is_known_by_its_counters(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    real = verify_machine.ctypes.CDLL
+    real = ctypes.CDLL
     for source, answer in (
         (None, False),
         ("int aclInit;", False),
@@ -329,7 +330,5 @@ def test_the_stand_in_is_known_by_its_counters(
         folder.mkdir()
         if source is not None:
             (folder / "libascendcl.so").write_bytes(compiled(source))
-        monkeypatch.setattr(
-            verify_machine.ctypes, "CDLL", lambda name, folder=folder: real(str(folder / name))
-        )
+        monkeypatch.setattr(ctypes, "CDLL", lambda name, folder=folder: real(str(folder / name)))
         assert verify_machine.is_stand_in() is answer
