@@ -33,10 +33,8 @@ from lightning.pytorch.loggers import TensorBoardLogger
 from lightning.pytorch.utilities import rank_zero_only
 
 from asr_ascend.checkpoints.checkpoint import (
-    KEY,
     AtomicCheckpointIO,
     CheckpointError,
-    read_checkpoint,
 )
 from asr_ascend.checkpoints.warm_start import WarmStart
 from asr_ascend.config.composing import run_entry
@@ -59,6 +57,7 @@ from asr_ascend.training.nonfinite import DivergedError, NonfiniteSteps
 from asr_ascend.training.npu import NpuRandomStates, memory_line
 from asr_ascend.training.optimizer import describe_training
 from asr_ascend.training.ranks import RankTimeoutError
+from asr_ascend.training.restoring import Restoring, check_vocabulary
 from asr_ascend.training.run_folder import RunFolder, RunRecord
 from asr_ascend.training.saving import Checkpoints, EarlyStopping, ValidationSteps
 from asr_ascend.training.teacher import Teacher, load_teacher
@@ -91,7 +90,7 @@ def _train(options: TrainOptions, folder: RunFolder, print_: Any) -> int:
     tokenizer = datamodule.tokenizer
     assert datamodule.cmvn is not None
     if ckpt_path is not None:
-        _check_vocabulary(ckpt_path, tokenizer.pieces)
+        check_vocabulary(ckpt_path, tokenizer.pieces)
     model = build_transducer(
         tokenizer.vocab_size,
         tokenizer.blank,
@@ -109,10 +108,12 @@ def _train(options: TrainOptions, folder: RunFolder, print_: Any) -> int:
         print_(unusual)
     fresh = ckpt_path is None or not folder.is_own(ckpt_path)
     record = RunRecord(folder, options, fresh)
-    trainer = build_trainer(options, folder.path, datamodule, record)
+    restoring = Restoring(ckpt_path)
+    trainer = build_trainer(options, folder.path, datamodule, [record, restoring])
     started = time.monotonic()
     try:
-        with worker_problems(options.data.num_workers), denormals_are_zero():
+        workers = worker_problems(options.data.num_workers)
+        with workers, denormals_are_zero(), restoring.problems():
             trainer.fit(module, datamodule=datamodule, ckpt_path=ckpt_path, weights_only=True)
     except Terminated as end:
         print_(f"{end}; resume=true goes on from the run's last checkpoint.")
@@ -219,9 +220,16 @@ def _data(options: TrainOptions, start: WarmStart | None, print_: Any) -> Speech
 
 
 def build_trainer(
-    options: TrainOptions, folder: Path, datamodule: SpeechDataModule, record: RunRecord
+    options: TrainOptions, folder: Path, datamodule: SpeechDataModule, first: Sequence[Callback]
 ) -> Trainer:
-    """Lightning's trainer with this project's callbacks; validation counts optimiser steps."""
+    """Lightning's trainer with this project's callbacks; validation counts optimiser steps.
+
+    Args:
+        options: of the training.
+        folder: of the run.
+        datamodule: set up.
+        first: callbacks that stand before all others.
+    """
     settings = options.trainer
     nonfinite = NonfiniteSteps(folder, settings.max_nonfinite_steps)
     checkpoints = Checkpoints(
@@ -235,7 +243,7 @@ def build_trainer(
     patience, min_delta = settings.early_stop_patience, settings.early_stop_min_delta
     assert datamodule.train_dataset is not None
     callbacks: list[Callback] = [
-        record,
+        *first,
         StepSeeds(options.seed),
         NoiseRamp(datamodule.train_dataset, settings.ramp_epochs, settings.ramp_db),
         StepLog(folder / "metrics.csv"),
@@ -272,15 +280,6 @@ def build_trainer(
             "`trainer` must be something that Lightning can run here, but it says: "
             + " ".join(str(error).split())
         ) from error
-
-
-def _check_vocabulary(ckpt_path: str, pieces: list[str]) -> None:
-    saved = Tokenizer.from_state_dict(read_checkpoint(ckpt_path)[KEY]["tokenizer"]).pieces
-    if saved != pieces:
-        raise ConfigError(
-            f"{ckpt_path} has a vocabulary of {len(saved)} pieces that differs from the "
-            f"{len(pieces)} of this training set, or blank stands elsewhere."
-        )
 
 
 def _is_first_process() -> bool:

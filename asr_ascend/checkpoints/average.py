@@ -14,12 +14,12 @@ import torch
 from torch import Tensor
 
 from asr_ascend.checkpoints.checkpoint import (
-    KEY,
     AtomicCheckpointIO,
     CheckpointError,
     read_checkpoint,
+    read_tokenizer,
 )
-from asr_ascend.data.tokenizer import Tokenizer
+from asr_ascend.checkpoints.fields import KEY
 from asr_ascend.system.command import CommandParser, run_command
 from asr_ascend.system.paths import folder_fault, path_argument
 
@@ -147,7 +147,7 @@ def _stated_cer(path: Path) -> tuple[float, str]:
 def _check_same_model(
     first: Path, ours: Mapping[str, Any], path: Path, theirs: Mapping[str, Any]
 ) -> None:
-    pieces = [Tokenizer.from_state_dict(c[KEY]["tokenizer"]).pieces for c in (ours, theirs)]
+    pieces = [read_tokenizer(*given).pieces for given in ((first, ours), (path, theirs))]
     if pieces[0] != pieces[1]:
         raise CheckpointError(f"{path} has another vocabulary than {first}.")
     shapes = [

@@ -11,21 +11,20 @@ from typing import Any, BinaryIO
 import torch
 from lightning.fabric.plugins.io.checkpoint_io import CheckpointIO
 
+from asr_ascend.checkpoints.fields import FORMAT_VERSION, KEY, FieldError, check_fields
+from asr_ascend.checkpoints.outline import OutlineError, read_outline
 from asr_ascend.config.keys import ConfigError
 from asr_ascend.config.train_options import TrainOptions
 from asr_ascend.data.features import LogMel
 from asr_ascend.data.tokenizer import Tokenizer
-from asr_ascend.models import Transducer, build_transducer
+from asr_ascend.models import Transducer, build_transducer, layers
 from asr_ascend.system.atomic import replaced_file
 from asr_ascend.system.paths import user_path
 
-FORMAT_VERSION = 1
-# Our part of a checkpoint: format_version, tokenizer, blank, config. CMVN is in the state_dict.
-KEY = "asr_ascend"
 # Layers that training alone uses.
 SIMPLE_HEADS = "simple_heads."
 _PREFIX = "model."
-_PARTS = ("state_dict", "global_step", f"{KEY}.tokenizer", f"{KEY}.config")
+_ZIP_START = b"PK\x03\x04"
 _LFS_POINTER = b"version https://git-lfs.github.com/spec/v1"
 # torch writes a zip archive, whose directory is at its end, before a comment of 64 KiB at most.
 _ZIP_END = 2**16 + 22
@@ -96,26 +95,25 @@ def read_checkpoint(path: str | os.PathLike[str]) -> dict[str, Any]:
         from asr_ascend.config.composing import made_by
 
         raise CheckpointError(f"The checkpoint {file} is not a file.{made_by(file)}")
+    with file.open("rb") as stream:
+        if stream.read(len(_ZIP_START)) != _ZIP_START:
+            raise CheckpointError(f"{file} {_foreign(file)}")
     try:
-        contents = torch.load(file, map_location="cpu", weights_only=True)
-    except Exception as error:  # torch.load raises many kinds on foreign bytes
+        check_fields(read_outline(file))
+        contents: dict[str, Any] = torch.load(file, map_location="cpu", weights_only=True)
+    except FieldError as error:
+        raise CheckpointError(f"{file} {error}") from error
+    except OSError:
+        raise
+    except OutlineError as error:
+        raise CheckpointError(f"{file} {_foreign(file, str(error))}") from error
+    except Exception as error:  # torch.load raises many kinds
         raise CheckpointError(f"{file} {_foreign(file)}") from error
-    if not isinstance(contents, dict) or not isinstance(contents.get(KEY), dict):
-        raise CheckpointError(f"{file} is not a checkpoint of asr_ascend.")
-    version = contents[KEY].get("format_version")
-    if version != FORMAT_VERSION:
-        raise CheckpointError(
-            f"{file} has format version {version}, but this asr_ascend reads {FORMAT_VERSION}."
-        )
-    parts = {**contents, **{f"{KEY}.{name}": value for name, value in contents[KEY].items()}}
-    missing = [name for name in _PARTS if name not in parts]
-    if missing:
-        raise CheckpointError(f"{file} is not complete: it lacks {', '.join(missing)}.")
     return contents
 
 
-def _foreign(file: Path) -> str:
-    """What can be said of a file that torch can't load."""
+def _foreign(file: Path, reason: str = "") -> str:
+    """What can be said of a file that torch can't load, or that is refused for a reason."""
     with file.open("rb") as stream:
         start = stream.read(len(_LFS_POINTER))
         stream.seek(max(0, file.stat().st_size - _ZIP_END))
@@ -124,9 +122,9 @@ def _foreign(file: Path) -> str:
         return "is a pointer of git-lfs, not the checkpoint itself: run git lfs pull."
     if not end:
         return "is empty."
-    if start.startswith(b"PK\x03\x04") and b"PK\x05\x06" not in end:
+    if start.startswith(_ZIP_START) and b"PK\x05\x06" not in end:
         return "was cut short: its end is missing. Copy it again."
-    return "is not a checkpoint of asr_ascend."
+    return f"is not a checkpoint of asr_ascend{reason and ': '}{reason}."
 
 
 def read_config(path: str | os.PathLike[str], contents: Mapping[str, Any]) -> TrainOptions:
@@ -169,26 +167,87 @@ def without_simple_heads(weights: Mapping[str, Any]) -> dict[str, Any]:
     return {name: value for name, value in weights.items() if not name.startswith(SIMPLE_HEADS)}
 
 
+def read_tokenizer(path: str | os.PathLike[str], contents: Mapping[str, Any]) -> Tokenizer:
+    """Returns the tokenizer of a checkpoint.
+
+    Args:
+        path: of the checkpoint, for messages.
+        contents: from `read_checkpoint`.
+
+    Raises:
+        CheckpointError: a tokenizer that can't be read.
+    """
+    try:
+        return Tokenizer.from_state_dict(contents[KEY]["tokenizer"])
+    except ValueError as error:
+        raise CheckpointError(f"The tokenizer in {path} can't be read: {error}") from error
+
+
 def load_model(path: str | os.PathLike[str]) -> TrainedModel:
-    """The transducer of a checkpoint, rebuilt from the config it carries.
+    """Rebuilds the transducer of a checkpoint from the config that it carries.
+
+    The model is built without memory first: a config that describes a larger model than the file
+    has weights for is refused before it takes any.
 
     Raises:
         CheckpointError: as `read_checkpoint`, or weights that don't fit the config.
+        OSError: the file can't be read.
     """
     contents = read_checkpoint(path)
-    own = contents[KEY]
-    tokenizer = Tokenizer.from_state_dict(own["tokenizer"])
+    tokenizer = read_tokenizer(path, contents)
     options = read_config(path, contents)
-    model = build_transducer(tokenizer.vocab_size, tokenizer.blank, options.model)
     weights = without_simple_heads(model_weights(contents))
-    try:
-        model.load_state_dict(weights)
-    except RuntimeError as error:
-        raise CheckpointError(
-            f"The weights in {path} don't fit the model that its config describes"
-            f"{_differing(model, weights)}."
-        ) from error
+    check_weights(path, tokenizer, options, weights)
+    model = build_transducer(tokenizer.vocab_size, tokenizer.blank, options.model)
+    model.load_state_dict(weights)
     return TrainedModel(model.eval(), tokenizer, options, int(contents["global_step"]))
+
+
+def check_weights(
+    path: str | os.PathLike[str],
+    tokenizer: Tokenizer,
+    options: TrainOptions,
+    weights: Mapping[str, Any],
+) -> None:
+    """Checks that weights are those of the model that a config describes, without building it.
+
+    Args:
+        path: of the checkpoint, for the message.
+        tokenizer: whose vocabulary the model has.
+        options: of the training that gave the weights.
+        weights: from `model_weights`.
+
+    Raises:
+        CheckpointError: they are not.
+    """
+    difference = _difference(tokenizer, options, weights)
+    if difference is not None:
+        raise CheckpointError(
+            f"The weights in {path} don't fit the model that its config describes{difference}."
+        )
+
+
+def _difference(
+    tokenizer: Tokenizer, options: TrainOptions, weights: Mapping[str, Any]
+) -> str | None:
+    """How weights differ from the model of a config; None where they fit, "" by their shapes."""
+    if layers(options.model) > len(weights):
+        return f": it has {len(weights)} tensors for {layers(options.model)} layers"
+    try:
+        with torch.device("meta"):
+            model = build_transducer(tokenizer.vocab_size, tokenizer.blank, options.model)
+    except (
+        RuntimeError,
+        OverflowError,
+        TypeError,
+        ValueError,
+    ):  # of torch, by the way it overflows
+        return ": no tensor can be as large as its config says"
+    if names := _differing(model, weights):
+        return names
+    own = model.state_dict()
+    fits = all(own[name].shape == value.shape for name, value in weights.items())
+    return None if fits else ""
 
 
 def _differing(model: Transducer, weights: Mapping[str, Any]) -> str:

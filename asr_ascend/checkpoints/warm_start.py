@@ -11,12 +11,13 @@ import torch
 from torch import Tensor, nn
 
 from asr_ascend.checkpoints.checkpoint import (
-    KEY,
     SIMPLE_HEADS,
     CheckpointError,
+    check_weights,
     model_weights,
     read_checkpoint,
     read_config,
+    read_tokenizer,
     without_simple_heads,
 )
 from asr_ascend.config.keys import ConfigError
@@ -62,9 +63,10 @@ class WarmStart:
             CheckpointError: as `read_checkpoint`.
         """
         contents = read_checkpoint(path)
-        own = contents[KEY]
-        tokenizer = Tokenizer.from_state_dict(own["tokenizer"])
-        return cls(str(path), model_weights(contents), tokenizer, read_config(path, contents))
+        tokenizer = read_tokenizer(path, contents)
+        options, weights = read_config(path, contents), model_weights(contents)
+        check_weights(path, tokenizer, options, without_simple_heads(weights))
+        return cls(str(path), weights, tokenizer, options)
 
     @property
     def cmvn(self) -> FeatureStatistics:
@@ -136,7 +138,7 @@ class WarmStart:
             raise CheckpointError(f"The weights in {self.path} don't fit this model.") from error
 
     def _rows(self, old: Tensor, built: Tensor, source: Tensor, tokenizer: Tokenizer) -> Tensor:
-        if old.shape[1:] != built.shape[1:]:
+        if old.shape != (self.tokenizer.vocab_size, *built.shape[1:]):
             raise CheckpointError(f"The weights in {self.path} don't fit this model.")
         rows = built.clone()
         kept = source >= 0

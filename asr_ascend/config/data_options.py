@@ -68,8 +68,8 @@ class DataOptions(Options):
     sample_rate_hz: int = key(
         16000,
         Rule(
-            "a multiple of 100 of at least 8000",  # frames are 10 ms
-            lambda value: integer(8000).accepts(value) and value % 100 == 0,
+            "a multiple of 100 in [8000, 384000]",  # frames are 10 ms
+            lambda value: integer(8000, 384_000).accepts(value) and value % 100 == 0,
         ),
         "Audio is resampled to this rate.",
     )

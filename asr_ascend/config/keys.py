@@ -13,6 +13,9 @@ from typing import Any, ClassVar, TypeVar
 
 from asr_ascend.config.values import Rule
 
+# Characters of a value in a message.
+_SHOWN = 300
+
 AnyOptions = TypeVar("AnyOptions", bound="Options")
 
 
@@ -165,7 +168,9 @@ class Options:
     @classmethod
     def _check_is_group(cls, values: Any) -> None:
         if not isinstance(values, Mapping):
-            raise ConfigError(f"{cls._owner()} must be a group of keys, but is {values!r}.")
+            raise ConfigError(
+                f"{cls._owner()} must be a group of keys, but is {shown_value(values)}."
+            )
 
 
 def plain_value(value: Any) -> Any:
@@ -178,5 +183,6 @@ def plain_value(value: Any) -> Any:
 
 
 def shown_value(value: Any) -> str:
-    """A value as a config shows it."""
-    return "null" if value is None else repr(plain_value(value))
+    """Writes a value as a config shows it; of a long one the beginning."""
+    shown = "null" if value is None else repr(plain_value(value))
+    return shown if len(shown) <= _SHOWN else f"{shown[:_SHOWN]}..."

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
-from asr_ascend.config.keys import ConfigError, Key, Options, UnknownKeyError, key
+from asr_ascend.config.keys import ConfigError, Key, Options, UnknownKeyError, key, shown_value
 from asr_ascend.config.values import Rule, choice, integer, number
 
 SHARE = Rule("a number in [0, 1)", lambda value: number(0).accepts(value) and value < 1)
@@ -64,14 +64,16 @@ class EmformerOptions(EncoderOptions):
 
     num_layers: int = key(6, integer(1), "Layers of the encoder.")
     segment_frames: int = key(
-        8, integer(1), "Encoder frames of 40 ms in a segment, which is the chunk of the stream."
+        8,
+        integer(1, 1000),
+        "Encoder frames of 40 ms in a segment, which is the chunk of the stream.",
     )
-    left_segments: int = key(4, integer(0), "Segments of the past that attention sees.")
+    left_segments: int = key(4, integer(0, 1000), "Segments of the past that attention sees.")
     right_context_frames: int = key(
-        4, integer(0), "Encoder frames after its segment that a stream waits for."
+        4, integer(0, 1000), "Encoder frames after its segment that a stream waits for."
     )
     memory_segments: int = key(
-        4, integer(0), "Past segments whose summaries attention sees; 0: none."
+        4, integer(0, 1000), "Past segments whose summaries attention sees; 0: none."
     )
 
 
@@ -137,7 +139,9 @@ class ModelOptions(Options):
         }
         for own, (name, kind) in zip(cls.keys(), kinds.items(), strict=False):
             if not own.rule.accepts(kind):
-                raise ConfigError(f"`model.{name}` must be {own.rule.wanted}, but is {kind!r}.")
+                raise ConfigError(
+                    f"`model.{name}` must be {own.rule.wanted}, but is {shown_value(kind)}."
+                )
         parts = ENCODERS[kinds["encoder"]], PREDICTORS[kinds["predictor"]]
         names = [{f.name for f in dataclasses.fields(part)} for part in parts]
         known = sorted({*names[0], *names[1], *kinds, "joiner_dim"})

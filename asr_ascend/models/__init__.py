@@ -1,6 +1,6 @@
 """Streaming transducers, Conformer or Emformer; knows nothing of losses, tokenizers or training."""
 
-from asr_ascend.models.build import build_transducer
+from asr_ascend.models.build import build_transducer, layers
 from asr_ascend.models.conformer import ConformerEncoder
 from asr_ascend.models.encoder import EncoderState, StreamingEncoder
 from asr_ascend.models.joiner import Joiner
@@ -17,5 +17,6 @@ __all__ = [
     "StreamingEncoder",
     "Transducer",
     "build_transducer",
+    "layers",
     "subsampled_lengths",
 ]

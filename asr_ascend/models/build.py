@@ -41,6 +41,13 @@ def build_transducer(
     return model
 
 
+def layers(options: ModelOptions) -> int:
+    """Returns how many layers a model of these options has, in encoder and predictor."""
+    predictor = options.predictor
+    deep = predictor.predictor_layers if isinstance(predictor, LSTMOptions) else 0
+    return options.encoder.num_layers + deep
+
+
 def _build_encoder(options: EncoderOptions) -> StreamingEncoder:
     sizes = options.plain()  # the arguments have the names of the keys
     if isinstance(options, ConformerOptions):

@@ -10,6 +10,7 @@ from lightning.pytorch import LightningModule
 from torch import Tensor, nn
 
 from asr_ascend.checkpoints import checkpoint
+from asr_ascend.checkpoints.fields import KEY
 from asr_ascend.config.frames import chunk_frames
 from asr_ascend.config.train_options import TrainOptions
 from asr_ascend.data.datamodule import Batch
@@ -18,8 +19,9 @@ from asr_ascend.data.tokenizer import Tokenizer
 from asr_ascend.decoding import greedy_decode
 from asr_ascend.decoding.metrics import ErrorCounts, character_errors
 from asr_ascend.training.objective import Losses, Objective
-from asr_ascend.training.optimizer import build_optimizer, frozen_modules
+from asr_ascend.training.optimizer import build_optimizer, frozen_modules, parameter_groups
 from asr_ascend.training.position import set_position
+from asr_ascend.training.restoring import check_optimizer_states
 from asr_ascend.training.teacher import Teacher
 
 
@@ -218,10 +220,11 @@ class TransducerModule(LightningModule):
         return [optimizer], [{"scheduler": schedule, "interval": "step"}]
 
     def on_load_checkpoint(self, saved: dict[str, Any]) -> None:
+        check_optimizer_states(saved, parameter_groups(self.model, self.options.optimizer))
         set_position(saved["loops"]["fit_loop"])
 
     def on_save_checkpoint(self, saved: dict[str, Any]) -> None:
-        saved[checkpoint.KEY] = checkpoint.describe(self.tokenizer, self.options.plain())
+        saved[KEY] = checkpoint.describe(self.tokenizer, self.options.plain())
 
 
 class _Zero(torch.autograd.Function):

@@ -28,7 +28,12 @@ def write(path, seed, step, texts="甲乙丙", model=MODEL, counter=0):
     weights["counter"] = torch.tensor(counter)
     own = checkpoint.describe(tokenizer, {"model": model, "seed": seed})
     contents = {"epoch": 1, "global_step": step, "state_dict": weights, checkpoint.KEY: own}
-    contents |= {"optimizer_states": [{}], "lr_schedulers": [], "callbacks": {}, "loops": {}}
+    contents |= {
+        "optimizer_states": [{"state": {}, "param_groups": []}],
+        "lr_schedulers": [],
+        "callbacks": {},
+        "loops": {},
+    }
     AtomicCheckpointIO().save_checkpoint(contents, path)
     return weights
 

@@ -1,5 +1,6 @@
 """A run that ended and goes on with more steps is the run that never ended."""
 
+import json
 import os
 import shutil
 import subprocess
@@ -122,3 +123,19 @@ def test_a_checkpoint_that_counts_a_broken_epoch_as_finished_is_set_right():
         assert fit_loop["epoch_progress"][part] == {**progress, "processed": 1, "completed": 1}
         assert fit_loop["epoch_loop.batch_progress"][part] == {**batches, "completed": 1}
     assert fit_loop["epoch_loop.state_dict"] == {"_batches_that_stepped": 5}
+
+
+def test_the_last_checkpoint_of_an_earlier_version_is_set_right():
+    """Of commit 672daf7, after step 9 of epochs with four batches: one batch of epoch 2 was heard.
+
+    A run of the current version that went on from that checkpoint heard what an unbroken one hears.
+    """
+    path = Path(__file__).parents[1] / "expected" / "end_of_training_672daf7.json"
+    fit_loop = json.loads(path.read_text(encoding="utf-8"))
+    assert fit_loop["epoch_progress"]["current"]["completed"] == 3
+    set_position(fit_loop)
+    epochs = {"ready": 3, "started": 3, "processed": 2, "completed": 2}
+    assert fit_loop["epoch_progress"] == {"total": epochs, "current": epochs}
+    assert fit_loop["epoch_loop.batch_progress"]["current"]["completed"] == 0
+    assert fit_loop["epoch_loop.batch_progress"]["total"]["completed"] == 8
+    assert fit_loop["epoch_loop.state_dict"] == {"_batches_that_stepped": 8}

@@ -136,7 +136,7 @@ def test_the_demo_trains_on_one_thread_by_default():
 
 def test_training_watches_its_threads(tmp_path, capsys):
     data = SimpleNamespace(train_dataset=SimpleNamespace(noise=None, spec_augment=None))
-    trainer = asr_ascend.train.build_trainer(DEMO, tmp_path, data, Callback())
+    trainer = asr_ascend.train.build_trainer(DEMO, tmp_path, data, [Callback()])
     (watch,) = [callback for callback in trainer.callbacks if isinstance(callback, ThreadWatch)]
     assert (watch.dim, watch.work) == (128, time_of_work)
     watch.tell("One sentence.")

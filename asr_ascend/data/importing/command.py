@@ -172,10 +172,14 @@ def _unknown_characters(path: str) -> UnknownCharacters:
     if not file.is_file():
         raise SourceError(f"The tokenizer {file} is not a file.")
     if file.suffix == ".ckpt":
-        from asr_ascend.checkpoints.checkpoint import KEY, CheckpointError, read_checkpoint
+        from asr_ascend.checkpoints.checkpoint import (
+            CheckpointError,
+            read_checkpoint,
+            read_tokenizer,
+        )
 
         try:
-            tokenizer = Tokenizer.from_state_dict(read_checkpoint(file)[KEY]["tokenizer"])
+            tokenizer = read_tokenizer(file, read_checkpoint(file))
         except CheckpointError as error:
             raise SourceError(str(error)) from error
     else:
