@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import lightning
+import torch
 
 from asr_ascend.config.data_options import DataOptions
 from asr_ascend.data import filtering, noise, replay
@@ -20,6 +21,7 @@ from asr_ascend.data.manifest import Utterance, load_manifest
 from asr_ascend.data.rooms import room_mix
 from asr_ascend.data.sampler import LatticeCostBatchSampler
 from asr_ascend.data.tokenizer import Tokenizer
+from asr_ascend.losses.problem import on_device
 
 __all__ = ["Batch", "SpeechDataModule"]
 
@@ -123,6 +125,15 @@ class SpeechDataModule(lightning.LightningDataModule):
         """This rank's validation batches by length, with the same noise every time."""
         dataset = self._ready(self.valid_dataset)
         return FixedBatches(dataset, self._sampler(dataset, shuffle=False))
+
+    def transfer_batch_to_device(
+        self, batch: Batch, device: torch.device, dataloader_idx: int
+    ) -> Batch:
+        """Features and targets on the device, without a wait; lengths stay where the host reads."""
+        if device.type == "cpu":
+            return batch
+        features, targets = on_device(batch.features, device), on_device(batch.targets, device)
+        return replace(batch, features=features, targets=targets)
 
     def describe(self) -> str:
         """Lines to print before training: sizes, memory bound, utterances skipped by reason."""

@@ -9,15 +9,19 @@ from torch import Tensor, nn
 
 
 def packed_cells(
-    frame_lengths: Tensor, context_lengths: Tensor, band: Tensor | None = None
+    frame_lengths: Tensor,
+    context_lengths: Tensor,
+    device: torch.device,
+    band: Tensor | None = None,
 ) -> tuple[Tensor, Tensor, Tensor]:
     """Sample, frame and column of every packed row.
 
     Row order: samples one after the other, then frames, then columns, as `rnnt_loss` expects.
 
     Args:
-        frame_lengths: (B,) int64, T_b.
+        frame_lengths: (B,) int64, T_b. Nothing waits for the device if both are on the CPU.
         context_lengths: (B,) int64, U1_b = U_b + 1.
+        device: of the result.
         band: (B, T, 2) int64, first and last column of each frame; None: every column.
 
     Returns:
@@ -25,9 +29,11 @@ def packed_cells(
         each row.
     """
     if band is not None:
-        return _band_cells(frame_lengths, band)
+        return _band_cells(frame_lengths, device, band)
     rows = frame_lengths * context_lengths
-    sample = torch.repeat_interleave(rows)
+    num_rows = int(rows.sum()) if rows.device.type == "cpu" else None
+    rows, context_lengths = rows.to(device), context_lengths.to(device)
+    sample = torch.repeat_interleave(rows, output_size=num_rows)
     row_offset = rows.cumsum(0) - rows
     row = torch.arange(sample.shape[0], device=rows.device) - row_offset[sample]
     columns = context_lengths[sample]
@@ -35,13 +41,17 @@ def packed_cells(
     return sample, frame, row - frame * columns
 
 
-def _band_cells(frame_lengths: Tensor, band: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+def _band_cells(
+    frame_lengths: Tensor, device: torch.device, band: Tensor
+) -> tuple[Tensor, Tensor, Tensor]:
     T = band.shape[1]
-    is_frame = torch.arange(T, device=band.device) < frame_lengths[:, None]
+    is_frame = torch.arange(T, device=band.device) < frame_lengths.to(band.device)[:, None]
     columns = (band[..., 1] - band[..., 0] + 1).where(is_frame, 0).flatten()  # (B * T,)
-    frame = torch.repeat_interleave(columns)
+    num_rows = int(columns.sum()) if columns.device.type == "cpu" else None
+    columns, band = columns.to(device), band.to(device)
+    frame = torch.repeat_interleave(columns, output_size=num_rows)
     first_row = columns.cumsum(0) - columns
-    row = torch.arange(frame.shape[0], device=band.device)
+    row = torch.arange(frame.shape[0], device=device)
     sample = torch.div(frame, T, rounding_mode="floor")
     return sample, frame - sample * T, band[..., 0].flatten()[frame] + row - first_row[frame]
 
@@ -89,7 +99,8 @@ class Joiner(nn.Module):
         Returns:
             (N, V), N = sum of frame_lengths * context_lengths, or the cells of the band.
         """
-        cells = packed_cells(frame_lengths, context_lengths, band)
+        device = encoder_projected.device
+        cells = packed_cells(frame_lengths, context_lengths, device, band)
         return self._rows(encoder_projected, predictor_projected, cells)
 
     def packed_blocks(
@@ -102,7 +113,8 @@ class Joiner(nn.Module):
         band: Tensor | None = None,
     ) -> Iterator[Tensor]:
         """Yields the rows of `packed`, at most ``block_rows`` at a time."""
-        cells = packed_cells(frame_lengths, context_lengths, band)
+        device = encoder_projected.device
+        cells = packed_cells(frame_lengths, context_lengths, device, band)
         for block in zip(*(part.split(block_rows) for part in cells), strict=True):
             yield self._rows(encoder_projected, predictor_projected, block)
 

@@ -278,9 +278,8 @@ class Transducer(nn.Module):
             (N, V) logits, N = sum of T_b * (U_b + 1), or the cells of the band.
         """
         encoded, predicted = self.joiner_inputs(enc, targets, target_lengths, predicted)
-        frames = enc_lengths.to(enc.device, torch.int64)
-        columns = target_lengths.to(enc.device, torch.int64) + 1
-        band = None if band is None else band.to(enc.device, torch.int64)
+        frames, columns = enc_lengths.to(torch.int64), target_lengths.to(torch.int64) + 1
+        band = None if band is None else band.to(torch.int64)
         return self.joiner.packed(encoded, predicted, frames, columns, band)
 
     def join_packed_blocks(
@@ -291,12 +290,12 @@ class Transducer(nn.Module):
         target_lengths: Tensor,
         block_rows: int,
         band: Tensor | None = None,
+        predicted: Tensor | None = None,
     ) -> Iterator[Tensor]:
         """Yields the rows of `join_packed`, at most ``block_rows`` (at least 1) at a time."""
-        encoded, predicted = self.joiner_inputs(enc, targets, target_lengths)
-        frames = enc_lengths.to(enc.device, torch.int64)
-        columns = target_lengths.to(enc.device, torch.int64) + 1
-        band = None if band is None else band.to(enc.device, torch.int64)
+        encoded, predicted = self.joiner_inputs(enc, targets, target_lengths, predicted)
+        frames, columns = enc_lengths.to(torch.int64), target_lengths.to(torch.int64) + 1
+        band = None if band is None else band.to(torch.int64)
         return self.joiner.packed_blocks(encoded, predicted, frames, columns, block_rows, band)
 
     def ctc_log_probs(self, enc: Tensor) -> Tensor:

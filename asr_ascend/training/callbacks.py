@@ -54,11 +54,20 @@ class StepSeeds(Callback):
     def on_train_batch_start(
         self, trainer: Trainer, pl_module: LightningModule, batch: Any, batch_idx: int
     ) -> None:
-        place = (trainer.global_rank, trainer.current_epoch, batch_idx)
-        seed = stable_seed("step", self.seed, *place)
-        random.seed(seed)
-        np.random.seed(seed % 2**32)  # noqa: NPY002 - users' code may draw from the global state
-        torch.manual_seed(seed)
+        seed_step(self.seed, trainer.global_rank, trainer.current_epoch, batch_idx)
+
+
+def seed_step(seed: int, rank: int, epoch: int, batch_idx: int) -> None:
+    """Seeds Python, NumPy and torch, on all devices, for the batch of a rank at a place.
+
+    Args:
+        seed: of the run.
+        rank, epoch, batch_idx: the place.
+    """
+    drawn = stable_seed("step", seed, rank, epoch, batch_idx)
+    random.seed(drawn)
+    np.random.seed(drawn % 2**32)  # noqa: NPY002 - users' code may draw from the global state
+    torch.manual_seed(drawn)
 
 
 class NoiseRamp(Callback):

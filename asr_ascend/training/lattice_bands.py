@@ -66,7 +66,7 @@ class LatticeBands:
             predicted: (B, U + 1, P) from the model.
             lengths: (B,) encoder frames.
             batch: of these.
-            windows: (B, U, 2) on the CPU, or None.
+            windows: (B, U, 2), or None.
             has_teacher: whether a divergence is wanted too.
         """
         options = self.options
@@ -80,7 +80,7 @@ class LatticeBands:
             return Cells(windows, full_band(*sizes) if options.joiner == "fused" else None)
         if options.joiner == "fused":
             return Cells(windows)  # `joiner_rnnt_loss` makes the same band
-        return Cells(windows, lattice_band(windows, *sizes, on_empty="widen"))
+        return Cells(windows, lattice_band(windows.cpu(), *sizes, on_empty="widen"))
 
     def scales(self, rnnt_steps: int | None) -> tuple[float, float]:
         """Weights of the pruned and the simple loss, in a line over the warm-up, as in icefall.

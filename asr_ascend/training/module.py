@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import random
 from typing import Any
 
@@ -22,6 +23,7 @@ from asr_ascend.training.objective import Losses, Objective
 from asr_ascend.training.optimizer import build_optimizer, frozen_modules, parameter_groups
 from asr_ascend.training.position import set_position
 from asr_ascend.training.restoring import check_optimizer_states
+from asr_ascend.training.step_sums import StepBatch, StepSums, StepTotals, totals
 from asr_ascend.training.teacher import Teacher
 
 
@@ -54,6 +56,8 @@ class TransducerModule(LightningModule):
         self.teacher = teacher
         self.options = options
         self.last_step_metrics: dict[str, Any] = {}
+        self.asked_to_end = False  # of this rank, by a signal
+        self.ranks_asked_to_end = False  # of any rank, when the last step ended
         self.ctc_only_steps = 0
         self.objective = Objective(
             model, tokenizer.blank, options.loss, options.distillation, teacher
@@ -62,7 +66,9 @@ class TransducerModule(LightningModule):
         self.train()
         self._valid_errors = ErrorCounts()
         self._has_simple_loss = options.loss.band == "simple"
-        self._reset_sums()
+        self.step_sums = StepSums()
+        self.step_batches: list[StepBatch] = []  # of the last step
+        self._step_values = torch.zeros(0)
 
     def train(self, mode: bool = True) -> TransducerModule:
         """Sets the mode; frozen modules stay as they are in evaluation, without dropout."""
@@ -81,7 +87,7 @@ class TransducerModule(LightningModule):
         """Loss of one batch, undivided; an empty one gives a zero that touches every parameter."""
         if batch.features.shape[0] == 0:
             loss = self._zero_loss(self)
-            self._count(batch, 0, None)
+            self.step_sums.add(batch_idx, batch, 0, None)
         else:
             ctc_only = self.global_step < self.ctc_only_steps
             chunks = self.draw_chunk(self.global_step)
@@ -93,7 +99,7 @@ class TransducerModule(LightningModule):
                 loss = loss + self._zero_loss(*unused)
             elif self.options.loss.ctc_weight == 0:
                 loss = loss + self._zero_loss(self.model.ctc_head)
-            self._count(batch, self._weight(batch), losses)
+            self.step_sums.add(batch_idx, batch, self._weight(batch), losses)
         # Lightning divides by the accumulation; the division by `weight` is ours.
         return loss * self.trainer.accumulate_grad_batches
 
@@ -125,69 +131,59 @@ class TransducerModule(LightningModule):
             return int(batch.target_lengths.sum())
         return int(batch.features.shape[0])
 
-    def _count(self, batch: Batch, weight: int, losses: Losses[Tensor] | None) -> None:
-        parts: tuple[Tensor | None, ...] = (None,) * 4
-        if losses is not None:
-            parts = losses.rnnt, losses.ctc, losses.distillation, losses.simple
-        self._sums += torch.tensor(
-            [
-                weight,
-                *(0.0 if part is None else float(part.detach()) for part in parts),
-                batch.features.shape[0],
-                int(batch.target_lengths.sum()),
-                sum(batch.num_skipped.values()),
-            ],
-            dtype=torch.float64,
-        )
-
-    def _reset_sums(self) -> None:
-        self._sums = torch.zeros(8, dtype=torch.float64)
-
     def on_before_optimizer_step(self, optimizer: torch.optim.Optimizer) -> None:
         """Divides the gradients by what the whole step holds, over accumulation and ranks."""
-        sums = self._sums
-        world = self.trainer.world_size
+        sums, world = self.step_sums, self.trainer.world_size
+        values = sums.on_device(self.device, self.asked_to_end)
+        scale: float | Tensor = 1 / max(sums.counts[0], 1.0)
         if world > 1:
-            sums = self.trainer.strategy.reduce(sums.to(self.device), reduce_op="sum").cpu()
-        weight, rnnt, ctc, distilled, simple, utterances, tokens, skipped = sums.tolist()
-        scale = world / max(weight, 1.0)
+            values = self.trainer.strategy.reduce(values, reduce_op="sum")
+            scale = world / values[0].clamp(min=1)  # stays on the device
         for parameter in self.parameters():
             if parameter.grad is not None:
                 parameter.grad.mul_(scale)
+        self._step_values = values
+        self.step_batches, self.step_sums = sums.batches, StepSums()
+
+    def configure_gradient_clipping(self, optimizer: Any, *args: Any, **kwargs: Any) -> None:
+        """Clips the norm of all gradients; a step whose gradient is not finite is left out.
+
+        Here the step's numbers come to the host, once, for the log and for this decision.
+        """
+        limit = self.options.trainer.gradient_clip_val
+        parameters = [p for p in self.parameters() if p.grad is not None]
+        norm = nn.utils.get_total_norm([p.grad for p in parameters if p.grad is not None])
+        step = totals(self._step_values, norm)
+        # Most steps are within the limit; torch's own clipping multiplies all gradients by 1 then.
+        if limit and not step.grad_norm < limit:
+            nn.utils.clip_grads_with_norm_(parameters, limit, norm)
+        self._set_metrics(step, optimizer.param_groups[0]["lr"])
+        if self.last_step_metrics["left_out"]:
+            optimizer.zero_grad(set_to_none=True)
+
+    def _set_metrics(self, step: StepTotals, lr: float) -> None:
         ctc_only = self.global_step < self.ctc_only_steps
-        rnnt, ctc, distilled, simple = (
-            loss / max(weight, 1.0) for loss in (rnnt, ctc, distilled, simple)
-        )
-        means = Losses(ctc)
+        divisor = max(step.weight, 1.0)
+        means = Losses(step.ctc / divisor)
         if not ctc_only:
-            taught = None if self.teacher is None else distilled
-            means = Losses(ctc, rnnt, taught, simple if self._has_simple_loss else None)
+            taught = None if self.teacher is None else step.distillation / divisor
+            simple = step.simple / divisor if self._has_simple_loss else None
+            means = Losses(means.ctc, step.rnnt / divisor, taught, simple)
+        self.ranks_asked_to_end = step.asked_to_end > 0
         self.last_step_metrics = {
             "loss": self.objective.total(means, self._rnnt_steps()),
             "rnnt_loss": "" if means.rnnt is None else means.rnnt,
             "ctc_loss": means.ctc,
             "distillation_loss": "" if means.distillation is None else means.distillation,
             "simple_loss": "" if means.simple is None else means.simple,
-            "lr": optimizer.param_groups[0]["lr"],
+            "lr": lr,
             "chunk_frames": self.draw_chunk(self.global_step)[0] or 0,
-            "utterances": int(utterances),
-            "tokens": int(tokens),
-            "skipped": int(skipped),
+            "utterances": int(step.utterances),
+            "tokens": int(step.tokens),
+            "skipped": int(step.skipped),
+            "grad_norm": step.grad_norm,
+            "left_out": int(not math.isfinite(step.grad_norm)),
         }
-        self._reset_sums()
-
-    def configure_gradient_clipping(self, optimizer: Any, *args: Any, **kwargs: Any) -> None:
-        """Clips the norm of all gradients; a step whose gradient is not finite is left out."""
-        limit = self.options.trainer.gradient_clip_val
-        parameters = [p for p in self.parameters() if p.grad is not None]
-        norm = nn.utils.get_total_norm([p.grad for p in parameters if p.grad is not None])
-        # Most steps are within the limit; torch's own clipping multiplies all gradients by 1 then.
-        if limit and not norm < limit:
-            nn.utils.clip_grads_with_norm_(parameters, limit, norm)
-        finite = bool(torch.isfinite(norm))
-        self.last_step_metrics.update(grad_norm=float(norm), left_out=int(not finite))
-        if not finite:
-            optimizer.zero_grad(set_to_none=True)
 
     def on_validation_epoch_start(self) -> None:
         self._valid_errors = ErrorCounts()

@@ -1,18 +1,22 @@
-"""Steps whose gradient is not finite: they are counted and recorded; too many end a training."""
+"""Steps that are not finite: a loss ends the training, gradients do where they are many."""
 
 from __future__ import annotations
 
+import math
 import sys
-from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import torch
 from lightning.pytorch import Callback, LightningModule, Trainer
-from torch import Tensor, nn
+from torch import nn
 
 from asr_ascend.data.dataset import Batch
 from asr_ascend.system.atomic import json_line
+from asr_ascend.training.callbacks import seed_step
+from asr_ascend.training.saved_batch import SavedBatch, statistics_of, write_saved_batch
+from asr_ascend.training.step_sums import StepBatch
 
 WINDOW = 100
 _RECORDED = 100
@@ -25,6 +29,11 @@ class DivergedError(Exception):
 
 class NonfiniteSteps(Callback):
     """Follows the steps that were left out, and ends a training in which they are many.
+
+    A loss that is NaN or infinite ends it at once, and the batch is saved for replay, as
+    `nonfinite.step<n>.pt` (see `saved_batch`; on rank r > 0 `nonfinite.step<n>.rank<r>.pt`). But
+    with a loss scaler such a step is left out, as long as the scale can still fall: in half
+    precision an overflow may be of one batch.
 
     Each of the first hundred of them is a line of JSON in `nonfinite.jsonl` (on rank r > 0 in
     `nonfinite.rank<r>.jsonl`): the utterances of the step's last batch with their lengths, the
@@ -60,6 +69,8 @@ class NonfiniteSteps(Callback):
         if step == self.last_step:
             return
         self.last_step = step
+        if not math.isfinite(metrics["loss"]) and not _scale_can_fall(trainer):  # type: ignore
+            self._stop(trainer, pl_module)
         self.recent = [left_out for left_out in self.recent if left_out > step - WINDOW]
         if not metrics["left_out"]:  # type: ignore[index]
             return
@@ -72,6 +83,23 @@ class NonfiniteSteps(Callback):
                 f"a gradient that is not finite, and were left out; "
                 f"`trainer.max_nonfinite_steps` allows {self.limit}. {self._what_to_do()}"
             )
+
+    def _stop(self, trainer: Trainer, module: Any) -> None:
+        """Saves this rank's batches of the step whose loss is not finite, and ends the training."""
+        step, rank = trainer.global_step, trainer.global_rank
+        bad = [item for item in module.step_batches if _is_bad(item)]
+        loss = module.last_step_metrics["loss"]
+        told = f"Training diverged: the loss of step {step} is {loss:g}"
+        if not bad:
+            raise DivergedError(f"{told} by the batch of another rank. {self._what_to_do()}")
+        own = "" if rank == 0 else f".rank{rank}"
+        path = self.folder / f"nonfinite.step{step}{own}.pt"
+        self.folder.mkdir(parents=True, exist_ok=True)
+        write_saved_batch(path, _saved(trainer, module, bad[0]))
+        raise DivergedError(
+            f"{told}; {path} holds its batch, and python -m asr_ascend.doctor --replay {path} "
+            f"computes its loss again. {self._what_to_do()}"
+        )
 
     def check_weights(self, trainer: Trainer, model: nn.Module) -> None:
         """Ends the training where weights aren't finite, so that no checkpoint holds them.
@@ -115,8 +143,46 @@ class NonfiniteSteps(Callback):
 
 
 def nonfinite_names(model: nn.Module) -> list[str]:
-    """Names of the parameters that hold a NaN or an infinity."""
-    return [name for name, value in model.named_parameters() if not value.isfinite().all()]
+    """Names of the parameters that hold a NaN or an infinity; one wait for the device."""
+    named = dict(model.named_parameters())
+    if not named:
+        return []
+    finite = torch.stack([value.isfinite().all() for value in named.values()]).tolist()
+    return [name for name, is_finite in zip(named, finite, strict=True) if not is_finite]
+
+
+def _scale_can_fall(trainer: Trainer) -> bool:
+    """Whether a loss scaler has a scale above 1, which the next steps lower."""
+    scaler = getattr(trainer.precision_plugin, "scaler", None)
+    return scaler is not None and scaler.get_scale() > 1
+
+
+def _is_bad(item: StepBatch) -> bool:
+    return item.losses is not None and not bool(item.losses.isfinite().all())
+
+
+def _saved(trainer: Trainer, module: Any, item: StepBatch) -> SavedBatch:
+    """The call of the loss as training made it: the weights are the same if the step was left out.
+
+    The seeds of the batch are set again, so that dropout is the same.
+    """
+    step, rank, epoch = trainer.global_step, trainer.global_rank, trainer.current_epoch
+    seed_step(module.options.seed, rank, epoch, item.batch_idx)
+    with trainer.precision_plugin.forward_context():
+        batch = module.objective.saved_batch(item.batch, module.draw_chunk(step - 1))
+    assert item.losses is not None
+    names = ("rnnt_loss", "ctc_loss", "distillation_loss", "simple_loss")
+    losses = dict(zip(names, item.losses.tolist(), strict=True))
+    place = {"step": step, "epoch": epoch, "rank": rank, "batch": item.batch_idx}
+    return replace(
+        batch,
+        about={
+            **batch.about,
+            **place,
+            **losses,
+            "left_out": module.last_step_metrics["left_out"],
+        },
+    )
 
 
 def _describe_step(trainer: Trainer, pl_module: Any, batch: Batch) -> dict[str, Any]:
@@ -151,16 +217,4 @@ def _values(pl_module: Any, batch: Batch) -> dict[str, Any]:
         "ctc_log_probs": model.ctc_log_probs(encoded),
         "logits": model.join_packed(encoded, lengths, batch.targets, batch.target_lengths),
     }
-    return {name: _statistics(value) for name, value in found.items()}
-
-
-def _statistics(value: Tensor) -> dict[str, Any]:
-    finite = value.double()[value.isfinite()]
-    extremes: Sequence[float] = (
-        [float(finite.min()), float(finite.max()), float(finite.mean())] if len(finite) else []
-    )
-    return {
-        **dict(zip(("least", "greatest", "mean"), extremes, strict=False)),
-        "not_finite": value.numel() - len(finite),
-        "of": value.numel(),
-    }
+    return {name: statistics_of(value) for name, value in found.items()}

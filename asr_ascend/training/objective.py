@@ -14,11 +14,19 @@ from asr_ascend.config.train_options import DistillationOptions
 from asr_ascend.data.datamodule import Batch
 from asr_ascend.losses import joiner_rnnt_loss, rnnt_loss
 from asr_ascend.losses.distillation import distilled_rnnt_loss
+from asr_ascend.losses.problem import on_device
 from asr_ascend.training.ctc_alignment import first_frames
 from asr_ascend.training.lattice_bands import Cells, LatticeBands
+from asr_ascend.training.saved_batch import (
+    MAX_LOGITS_BYTES,
+    SavedBatch,
+    joined_statistics,
+    statistics_of,
+)
 from asr_ascend.training.teacher import Teacher
 
 Number = TypeVar("Number", Tensor, float)
+_BLOCK_BYTES = 16 * 2**20  # of logits that are described at a time
 
 
 @dataclass(frozen=True)
@@ -76,7 +84,7 @@ class Objective:
             chunks: encoder frames in a chunk, and chunks of the past; both None: full context.
             ctc_only: CTC trains alone.
         """
-        encoded, lengths = self.model.encode(batch.features, batch.feature_lengths, *chunks)
+        encoded, lengths = self._encode(batch, chunks)
         ctc_log_probs = self.model.ctc_log_probs(encoded)
         ctc = functional.ctc_loss(
             ctc_log_probs.transpose(0, 1),
@@ -102,6 +110,59 @@ class Objective:
         make_loss = self._fused_loss if fused else self._packed_loss
         rnnt = make_loss(encoded, predicted, lengths, batch, cells)
         return Losses(ctc, rnnt, simple=cells.simple_loss)
+
+    @torch.no_grad()
+    def saved_batch(self, batch: Batch, chunks: tuple[int | None, int | None]) -> SavedBatch:
+        """The call of the RNN-T loss that `losses` makes of a batch, with the same random draws.
+
+        Args:
+            batch, chunks: as for `losses`.
+
+        Returns:
+            The loss's arguments, with logits if they are small, and statistics of the features, the
+            encoder's output, the CTC head's and the joiner's.
+        """
+        encoded, lengths = self._encode(batch, chunks)
+        ctc_log_probs = self.model.ctc_log_probs(encoded)
+        windows = self._emission_windows(ctc_log_probs, batch, lengths)
+        sizes = lengths, batch.targets, batch.target_lengths
+        predicted = self.model.predicted(batch.targets, batch.target_lengths)
+        has_teacher = self.teacher is not None
+        cells = self.bands.cells(encoded, predicted, lengths, batch, windows, has_teacher)
+        rows = max(1, _BLOCK_BYTES // (self.model.vocab_size * self.logits_dtype.itemsize))
+        kept: list[Tensor] | None = []
+        described, taken = [], 0
+        blocks = self.model.join_packed_blocks(encoded, *sizes, rows, cells.band, predicted)
+        for block in blocks:
+            if not self.options.fused_log_softmax:
+                block = block.log_softmax(-1)
+            block = block.to(self.logits_dtype)
+            described.append(statistics_of(block))
+            taken += block.numel() * block.element_size()
+            kept = [*kept, block.cpu()] if kept is not None and taken <= MAX_LOGITS_BYTES else None
+        found = {"features": batch.features, "encoder": encoded, "ctc_log_probs": ctc_log_probs}
+        statistics = {name: statistics_of(value) for name, value in found.items()}
+        return SavedBatch(
+            ids=list(batch.ids),
+            targets=batch.targets,
+            logit_lengths=lengths,
+            target_lengths=batch.target_lengths,
+            blank=self.blank,
+            clamp=self.options.clamp,
+            fused_log_softmax=self.options.fused_log_softmax,
+            fastemit_lambda=self.options.fastemit_lambda,
+            emission_windows=cells.windows,
+            band=cells.band,
+            logits=torch.cat(kept) if kept else None,
+            statistics={**statistics, "logits": joined_statistics(described)},
+            about={"delay_penalty": self.options.delay_penalty},
+        )
+
+    def _encode(self, batch: Batch, chunks: tuple[int | None, int | None]) -> tuple[Tensor, Tensor]:
+        """Encoder frames on the device of the batch; their lengths on the CPU, for the host."""
+        feature_lengths = on_device(batch.feature_lengths, batch.features.device)
+        encoded, _ = self.model.encode(batch.features, feature_lengths, *chunks)
+        return encoded, self.model.encoder_lengths(batch.feature_lengths.cpu())
 
     def total(self, losses: Losses[Number], rnnt_steps: int | None = None) -> Number:
         """What is minimised: RNN-T + `loss.ctc_weight` CTC + `distillation.weight` divergence.
@@ -139,8 +200,9 @@ class Objective:
         self, encoded: Tensor, predicted: Tensor, lengths: Tensor, batch: Batch, cells: Cells
     ) -> Tensor:
         """Joiner and loss in one, which never makes the logits of all utterances together."""
+        target_lengths = on_device(batch.target_lengths, encoded.device)
         return joiner_rnnt_loss(
-            *self.model.joiner_terms(encoded, batch.targets, batch.target_lengths, predicted),
+            *self.model.joiner_terms(encoded, batch.targets, target_lengths, predicted),
             batch.targets,
             lengths,
             batch.target_lengths,

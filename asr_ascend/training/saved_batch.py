@@ -7,7 +7,7 @@ what is in the file.
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Any
@@ -130,6 +130,25 @@ def statistics_of(value: Tensor) -> dict[str, float | int]:
         least, greatest = finite.aminmax()
         found = {"least": float(least), "greatest": float(greatest), "mean": float(finite.mean())}
     return {**found, "not_finite": wide.numel() - len(finite), "of": wide.numel()}
+
+
+def joined_statistics(parts: Sequence[dict[str, float | int]]) -> dict[str, float | int]:
+    """Statistics of a tensor from those of its parts.
+
+    Args:
+        parts: from `statistics_of`.
+    """
+    finite = [part for part in parts if "mean" in part]
+    counts = [part["of"] - part["not_finite"] for part in finite]
+    found: dict[str, float | int] = {}
+    if finite:
+        weighted = (part["mean"] * count for part, count in zip(finite, counts, strict=True))
+        found = {
+            "least": min(part["least"] for part in finite),
+            "greatest": max(part["greatest"] for part in finite),
+            "mean": sum(weighted) / sum(counts),
+        }
+    return {**found, **{key: sum(part[key] for part in parts) for key in ("not_finite", "of")}}
 
 
 def _plain(value: Any) -> Any:

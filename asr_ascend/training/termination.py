@@ -34,6 +34,7 @@ class Termination(Callback):
 
     def on_train_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
         self.last_step = trainer.global_step
+        self.module: Any = pl_module
         # Lightning's own answer, which it takes away at the end, saves nothing and ends with 0.
         if threading.current_thread() is threading.main_thread():
             signal.signal(signal.SIGTERM, self._hear)
@@ -42,18 +43,22 @@ class Termination(Callback):
         self, trainer: Trainer, pl_module: LightningModule, outputs: Any, batch: Any, batch_idx: int
     ) -> None:
         if trainer.global_step != self.last_step and not self.checkpoints.validates(trainer):
-            self._end(trainer, pl_module)
+            # The sums of a step hold who was asked when it began to end: no wait of its own.
+            several: Any = trainer.world_size > 1
+            asked = pl_module.ranks_asked_to_end if several else self.asked
+            self._end(trainer, pl_module, bool(asked))
         self.last_step = trainer.global_step
 
     def on_validation_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
-        self._end(trainer, pl_module)
-
-    def _end(self, trainer: Trainer, pl_module: LightningModule) -> None:
-        # All ranks end at the same step, whichever was asked.
         asked = trainer.strategy.reduce_boolean_decision(self.asked, all=False)
+        self._end(trainer, pl_module, asked)
+
+    def _end(self, trainer: Trainer, pl_module: LightningModule, asked: bool) -> None:
+        # All ranks end at the same step, whichever was asked.
         if asked and not ends_training(trainer):
             self.checkpoints.save_last(trainer, pl_module)
             raise Terminated(f"Ended by SIGTERM after step {trainer.global_step}")
 
     def _hear(self, *_: Any) -> None:
         self.asked = True
+        self.module.asked_to_end = True

@@ -83,7 +83,9 @@ def test_join_packed_is_join_of_the_real_cells(predictor, blank):
 
 
 def test_packed_cells_in_row_order():
-    sample, frame, column = packed_cells(torch.tensor([2, 0, 1]), torch.tensor([2, 3, 1]))
+    sample, frame, column = packed_cells(
+        torch.tensor([2, 0, 1]), torch.tensor([2, 3, 1]), torch.device("cpu")
+    )
     assert sample.tolist() == [0, 0, 0, 0, 2]
     assert frame.tolist() == [0, 0, 1, 1, 0]
     assert column.tolist() == [0, 1, 0, 1, 0]

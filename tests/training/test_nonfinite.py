@@ -2,14 +2,19 @@
 
 import csv
 import json
+import math
+from dataclasses import replace
 from unittest import mock
 
 import pytest
 import torch
 
 from asr_ascend.checkpoints.checkpoint import read_checkpoint
+from asr_ascend.losses import rnnt_loss_and_grad
 from asr_ascend.training.ctc_alignment import first_frames
 from asr_ascend.training.module import TransducerModule
+from asr_ascend.training.objective import Objective
+from asr_ascend.training.saved_batch import read_saved_batch
 from tests.support.tiny_runs import TINY, run, write_corpus
 
 SETTINGS = (
@@ -166,3 +171,69 @@ def test_no_alignment_where_log_probabilities_are_not_finite(value):
     assert torch.equal(found[1], expected[1])
     if value != -torch.inf:
         assert found[0].tolist() == [0, 0, 0]
+
+
+def wrong_losses(step, change):
+    """Patches the losses of a step: `change` gets the batch and the losses, and gives others."""
+    whole = Objective.losses
+
+    def changed(objective, batch, chunks, ctc_only):
+        steps = changed.steps = changed.steps + 1
+        if steps == step:
+            return change(lambda: whole(objective, batch, chunks, ctc_only), batch)
+        return whole(objective, batch, chunks, ctc_only)
+
+    changed.steps = 0
+    return mock.patch.object(Objective, "losses", changed)
+
+
+def test_a_loss_that_is_nan_ends_training_and_saves_its_batch(folder):
+    def broken(losses, batch):
+        batch.features[0, 5, 7] = torch.nan
+        return losses()
+
+    settings = ("trainer.max_steps=9", "trainer.checkpoint_every_steps=2")
+    with wrong_losses(3, broken):
+        done = run("train", *SETTINGS, *settings, folder=folder)
+    assert done.returncode == 2
+    path = "outputs/smoke/nonfinite.step3.pt"
+    assert done.stderr.splitlines(keepends=True)[-1] == (
+        f"Error: Training diverged: the loss of step 3 is nan; {path} holds its batch, and "
+        f"python -m asr_ascend.doctor --replay {path} computes its loss again. "
+        "outputs/smoke/checkpoints/last.ckpt is of a step before. " + HELP
+    )
+    assert "Traceback" not in done.stderr
+    saved = read_saved_batch(folder / path)
+    texts = [json.loads(line) for line in (folder / "corpus/tones.jsonl").open(encoding="utf-8")]
+    known = {text["id"]: len(text["text"]) for text in texts}
+    assert [known[name] for name in saved.ids] == saved.target_lengths.tolist()
+    about = saved.about
+    assert (about["step"], about["epoch"], about["rank"], about["left_out"]) == (3, 0, 0, 1)
+    assert math.isnan(about["rnnt_loss"])
+    assert saved.statistics["features"]["not_finite"] == 1
+    assert saved.statistics["logits"]["not_finite"] > 0
+    costs, _ = rnnt_loss_and_grad(saved.logits, **saved.loss_arguments())
+    assert costs.isnan().tolist() == [True] + [False] * (len(saved.ids) - 1)
+    last = folder / "outputs" / "smoke" / "checkpoints" / "last.ckpt"
+    assert read_checkpoint(last)["global_step"] == 2
+
+
+@pytest.mark.parametrize("joiner", ["fused", "packed"])
+def test_the_saved_logits_are_those_of_the_step(folder, joiner):
+    """With dropout and a drawn chunk: the loss of the file is the loss that training had."""
+    seen = []
+
+    def infinite(losses, batch):
+        found = losses()
+        seen.append(found.rnnt.item())
+        return replace(found, rnnt=found.rnnt * torch.inf)
+
+    more = ("trainer.max_steps=9", f"loss.joiner={joiner}", "model.dropout=0.3")
+    with wrong_losses(2, infinite):
+        done = run("train", *SETTINGS, *more, folder=folder)
+    assert done.returncode == 2
+    assert "the loss of step 2 is inf; " in done.stderr
+    saved = read_saved_batch(folder / "outputs/smoke/nonfinite.step2.pt")
+    assert saved.emission_windows is not None
+    costs, _ = rnnt_loss_and_grad(saved.logits, **saved.loss_arguments())
+    assert costs.sum().item() == pytest.approx(seen[0], rel=1e-5)
