@@ -86,11 +86,12 @@ class Objective:
         """
         encoded, lengths = self._encode(batch, chunks)
         ctc_log_probs = self.model.ctc_log_probs(encoded)
+        # Lengths as numbers: torch_npu has no kernel of the overload that takes tensors.
         ctc = functional.ctc_loss(
             ctc_log_probs.transpose(0, 1),
             batch.targets,
-            lengths,
-            batch.target_lengths,
+            lengths.tolist(),  # type: ignore[arg-type]
+            batch.target_lengths.tolist(),  # type: ignore[arg-type]
             blank=self.blank,
             reduction="sum",
             zero_infinity=True,

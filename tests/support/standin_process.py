@@ -6,6 +6,7 @@ import ast
 import json
 import os
 import subprocess
+import sys
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
@@ -52,6 +53,7 @@ def environment(task: dict[str, Any]) -> dict[str, str]:
         "ASR_ASCEND_NPU_LIBRARY": str(standin / "binding" / "libasr_ascend_npu.so"),
         "ASR_ASCEND_LIBRARY": str(cpu_library._library_path()),
         "PYTHONPATH": str(ROOT),
+        "ASR_ASCEND_PYTHON": sys.executable,  # whose packages are all there
         INSIDE: json.dumps(task),
     }
 
