@@ -4,7 +4,9 @@ import csv
 import json
 import os
 import subprocess
+import sys
 from pathlib import Path
+from unittest import mock
 
 import pytest
 import torch
@@ -86,3 +88,46 @@ def test_two_ranks_hear_and_learn_what_one_does(tmp_path):
         first.state_dict().items(), second.state_dict().values(), strict=True
     ):
         torch.testing.assert_close(value, other, rtol=1e-2, atol=1e-3, msg=name)
+
+
+def test_torchrun_starts_the_same_training(tmp_path):
+    """Two processes that torchrun started: rank 0 alone speaks, and the run is Lightning's own."""
+    manifest = write_corpus(tmp_path / "corpus")
+    settings = (*SETTINGS, f"data.train_manifest={manifest}", f"data.replay_manifest={manifest}")
+    settings = (*settings, "trainer.max_steps=3", "trainer.devices=2")
+    (tmp_path / "run").mkdir()
+    (tmp_path / "alone").mkdir()
+    torchrun = [str(Path(sys.executable).with_name("torchrun")), "--standalone"]
+    module = command("train", *settings)[1:]
+    process = subprocess.Popen(
+        [*torchrun, "--nproc-per-node=2", *module],
+        cwd=tmp_path / "run",
+        env={**os.environ, "PYTHONPATH": ROOT},
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    alone = (*settings, "trainer.devices=1", "trainer.accumulate_grad_batches=2")
+    assert run("train", *alone, folder=tmp_path / "alone").returncode == 0
+    _, errors = process.communicate(timeout=300)
+    assert process.returncode == 0, errors
+    assert errors.count("Vocabulary: ") == 1
+    assert errors.count("3 steps in ") == 1
+    together, expected = rows(tmp_path / "run"), rows(tmp_path / "alone")
+    assert [row["utterances"] for row in together] == [row["utterances"] for row in expected]
+    for ours, theirs in zip(together, expected, strict=True):
+        for key in ("loss", "ctc_loss", "grad_norm"):
+            if theirs[key]:
+                assert float(ours[key]) == pytest.approx(float(theirs[key]), rel=1e-3), key
+
+
+def test_torchrun_with_another_number_of_processes_is_refused(tmp_path):
+    """Or each of them would train the same run."""
+    environment = {"TORCHELASTIC_RUN_ID": "none", "WORLD_SIZE": "2", "RANK": "0", "LOCAL_RANK": "0"}
+    manifest = write_corpus(tmp_path / "corpus")
+    with mock.patch.dict(os.environ, environment):
+        done = run("train", *SETTINGS, f"data.train_manifest={manifest}", folder=tmp_path)
+    assert done.returncode == 2
+    assert done.stderr.splitlines()[-1] == (
+        "Error: `trainer.devices` times `trainer.num_nodes` must be the number of processes that "
+        "torchrun started, 2, but is 1 times 1."
+    )
