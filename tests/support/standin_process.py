@@ -53,6 +53,8 @@ def environment(task: dict[str, Any]) -> dict[str, str]:
         "ASR_ASCEND_NPU_LIBRARY": str(standin / "binding" / "libasr_ascend_npu.so"),
         "ASR_ASCEND_LIBRARY": str(cpu_library._library_path()),
         "PYTHONPATH": str(ROOT),
+        # What torch_npu has no kernel for fails, instead of going to the CPU unseen.
+        "TORCH_NPU_FALLBACK_CPU_DISABLE": "1",
         "ASR_ASCEND_PYTHON": sys.executable,  # whose packages are all there
         INSIDE: json.dumps(task),
     }

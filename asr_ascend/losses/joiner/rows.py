@@ -162,8 +162,10 @@ class GradientSums:
         grad_hidden = product.to(hidden.dtype)
         if self.joiner.activation == "tanh":
             torch.ops.aten.tanh_backward.grad_input(grad_hidden, hidden, grad_input=hidden)
-        else:
+        elif hidden.device.type == "cpu":
             torch.ops.aten.threshold_backward.grad_input(grad_hidden, hidden, 0, grad_input=hidden)
+        else:  # torch_npu has no kernel that writes to a given tensor, and would go to the CPU
+            hidden.copy_(torch.ops.aten.threshold_backward(grad_hidden, hidden, 0))
 
     def add_frames(self, grad_hidden: Tensor, sample: int, frames: slice, scale: float) -> None:
         """Adds the gradient before the activation of some frames with all columns."""
