@@ -101,7 +101,7 @@ class Objective:
         if ctc_only:
             return Losses(ctc)
         windows = self._emission_windows(ctc_log_probs, batch, lengths)
-        predicted = self.model.predicted(batch.targets, batch.target_lengths)
+        predicted = self._predicted(batch)
         has_teacher = self.teacher is not None
         cells = self.bands.cells(encoded, predicted, lengths, batch, windows, has_teacher)
         if self.teacher is not None:
@@ -127,7 +127,7 @@ class Objective:
         ctc_log_probs = self.model.ctc_log_probs(encoded)
         windows = self._emission_windows(ctc_log_probs, batch, lengths)
         sizes = lengths, batch.targets, batch.target_lengths
-        predicted = self.model.predicted(batch.targets, batch.target_lengths)
+        predicted = self._predicted(batch)
         has_teacher = self.teacher is not None
         cells = self.bands.cells(encoded, predicted, lengths, batch, windows, has_teacher)
         rows = max(1, _BLOCK_BYTES // (self.model.vocab_size * self.logits_dtype.itemsize))
@@ -158,6 +158,12 @@ class Objective:
             statistics={**statistics, "logits": joined_statistics(described)},
             about={"delay_penalty": self.options.delay_penalty},
         )
+
+    def _predicted(self, batch: Batch) -> Tensor:
+        """The predictor's outputs (B, U + 1, P) for the batch's labels."""
+        sizes = on_device(batch.target_lengths, batch.targets.device)
+        predicted: Tensor = self.model.predicted(batch.targets, sizes)
+        return predicted
 
     def _encode(self, batch: Batch, chunks: tuple[int | None, int | None]) -> tuple[Tensor, Tensor]:
         """Encoder frames on the device of the batch; their lengths on the CPU, for the host."""
@@ -201,9 +207,8 @@ class Objective:
         self, encoded: Tensor, predicted: Tensor, lengths: Tensor, batch: Batch, cells: Cells
     ) -> Tensor:
         """Joiner and loss in one, which never makes the logits of all utterances together."""
-        target_lengths = on_device(batch.target_lengths, encoded.device)
         return joiner_rnnt_loss(
-            *self.model.joiner_terms(encoded, batch.targets, target_lengths, predicted),
+            *self.model.joiner_terms(encoded, batch.targets, batch.target_lengths, predicted),
             batch.targets,
             lengths,
             batch.target_lengths,
