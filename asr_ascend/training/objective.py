@@ -152,11 +152,11 @@ class Objective:
             clamp=self.options.clamp,
             fused_log_softmax=self.options.fused_log_softmax,
             fastemit_lambda=self.options.fastemit_lambda,
+            delay_penalty=self.options.delay_penalty,
             emission_windows=cells.windows,
             band=cells.band,
             logits=torch.cat(kept) if kept else None,
             statistics={**statistics, "logits": joined_statistics(described)},
-            about={"delay_penalty": self.options.delay_penalty},
         )
 
     def _predicted(self, batch: Batch) -> Tensor:
