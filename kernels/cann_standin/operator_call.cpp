@@ -139,6 +139,7 @@ GM_ADDR MappedTensors::Workspace(void* workspace) {
 
 GM_ADDR MappedTensors::Input(size_t place, const char* name, bool is_overwritten) {
   const aclTensor& tensor = prepared_.inputs[place];
+  if (tensor.type == ACL_DT_UNDEFINED) return nullptr;
   const auto access = is_overwritten ? emulator::Access::kInOut : emulator::Access::kInput;
   if (IsContiguous(tensor)) return memory_.Map(name, access, tensor.data, Bytes(tensor));
   gathered_.push_back(Gathered(tensor));

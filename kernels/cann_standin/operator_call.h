@@ -32,7 +32,8 @@ class MappedTensors {
 
   GM_ADDR Tiling();
   GM_ADDR Workspace(void* workspace);
-  // An input that is not contiguous is copied, as CANN does.
+  // An input that is not contiguous is copied, as CANN does. nullptr for one that the caller left
+  // out.
   GM_ADDR Input(size_t place, const char* name, bool is_overwritten = false);
   // nullptr for one that the caller left out.
   GM_ADDR Output(size_t place, const char* name);

@@ -48,17 +48,23 @@ ASR_ASCEND_CORE_INLINE int64_t CellOrigin(const Band& band, int64_t t, int64_t u
 ASR_ASCEND_CORE_INLINE int64_t CellBefore(int64_t origin) { return origin >> 1; }
 ASR_ASCEND_CORE_INLINE bool BeginsFrame(int64_t origin) { return (origin & 1) != 0; }
 
-// The first frame where the limits break a rule, or -1: columns of the lattice that never fall, an
-// overlap from frame to frame or a step of one label, column 0 in the first frame and the last
-// column in the last.
+// Whether a frame's limits fit those of the frame before it: columns of the lattice that never
+// fall, an overlap or a step of one label. Before the first frame are 0 and -1, so that it holds
+// column 0.
+ASR_ASCEND_CORE_INLINE bool FrameFits(int64_t first, int64_t last, int64_t first_before,
+                                      int64_t last_before, int64_t columns) {
+  const bool inside = first >= 0 && first <= last && last < columns;
+  return inside && first >= first_before && last >= last_before && first <= last_before + 1;
+}
+
+// The first frame where the limits break a rule, or -1; the last frame holds the last column.
 ASR_ASCEND_CORE_INLINE int64_t FirstBadFrame(const int64_t* limits, const Lattice& lattice) {
   int64_t first_before = 0;
   int64_t last_before = -1;
   for (int64_t t = 0; t < lattice.frames; ++t) {
     const int64_t first = limits[2 * t];
     const int64_t last = limits[2 * t + 1];
-    const bool inside = first >= 0 && first <= last && last < lattice.columns;
-    if (!inside || first < first_before || last < last_before || first > last_before + 1) return t;
+    if (!FrameFits(first, last, first_before, last_before, lattice.columns)) return t;
     first_before = first;
     last_before = last;
   }

@@ -16,8 +16,8 @@ constexpr int64_t kDiagonalCost = 512;
 
 constexpr int64_t kMaxCores = 64;
 
-ASR_ASCEND_CORE_INLINE int64_t TaskCost(const Lattice& lattice) {
-  return CellCount(lattice) + kDiagonalCost * DiagonalCount(lattice);
+ASR_ASCEND_CORE_INLINE int64_t TaskCost(const Lattice& lattice, int64_t cells) {
+  return cells + kDiagonalCost * DiagonalCount(lattice);
 }
 
 // A binary heap, greatest on top, in memory of the caller's: `Storage` has Get(i) and Set(i, value)
@@ -112,10 +112,12 @@ class LatticeSchedule {
     const int64_t left = batch_ - next_sample_;
     const int64_t count = left < window_ ? left : window_;
     for (int64_t i = 0; i < count; ++i) {
-      const Lattice lattice = LatticeOf(lengths_, next_sample_ + i);
-      key_storage_.Set(i, TaskCost(lattice) * window_ + window_ - 1 - i);
+      const int64_t sample = next_sample_ + i;
+      const int64_t cells = lengths_.Cells(sample);
+      const int64_t cost = TaskCost(LatticeOf(lengths_, sample), cells);
+      key_storage_.Set(i, cost * window_ + window_ - 1 - i);
       slots_.Set(i, next_slot_);
-      next_slot_ += CellCount(lattice);
+      next_slot_ += cells;
     }
     next_sample_ += count;
     keys_.Build(key_storage_, count);

@@ -79,7 +79,7 @@ ASR_ASCEND_CORE_INLINE int64_t ShareBegin(int64_t total, int64_t core, int64_t n
   return total / num_cores * core + total % num_cores * core / num_cores;
 }
 
-// `Lengths` has Frames(b) and Labels(b), both int64_t.
+// `Lengths` has Frames(b), Labels(b) and Cells(b), which are the rows of a sample; all int64_t.
 template <typename Lengths>
 ASR_ASCEND_CORE_INLINE Lattice LatticeOf(const Lengths& lengths, int64_t sample) {
   return Lattice{lengths.Frames(sample), lengths.Labels(sample) + 1};
@@ -95,7 +95,9 @@ ASR_ASCEND_CORE_INLINE bool LengthsAreValid(const Lengths& lengths, int64_t batc
     if (lattice.frames < 1 || lattice.columns < 1 || lattice.columns - 1 > target_columns) {
       return false;
     }
-    total += CellCount(lattice);
+    const int64_t cells = lengths.Cells(b);
+    if (cells < 1) return false;
+    total += cells;
     if (total > num_rows) return false;  // before the sum can overflow
   }
   return total == num_rows;
@@ -106,17 +108,21 @@ struct SampleSpan {
   int64_t sample;
   Lattice lattice;
   int64_t first_slot;  // of the sample, in the batch
+  int64_t cells;
 };
+
+template <typename Lengths>
+ASR_ASCEND_CORE_INLINE SampleSpan NextSample(const Lengths& lengths, const SampleSpan& span) {
+  const int64_t sample = span.sample + 1;
+  return SampleSpan{sample, LatticeOf(lengths, sample), span.first_slot + span.cells,
+                    lengths.Cells(sample)};
+}
 
 // The sample that holds `slot`, which is below the row total.
 template <typename Lengths>
 ASR_ASCEND_CORE_INLINE SampleSpan FindSample(const Lengths& lengths, int64_t slot) {
-  SampleSpan span{0, LatticeOf(lengths, 0), 0};
-  while (slot >= span.first_slot + CellCount(span.lattice)) {
-    span.first_slot += CellCount(span.lattice);
-    ++span.sample;
-    span.lattice = LatticeOf(lengths, span.sample);
-  }
+  SampleSpan span{0, LatticeOf(lengths, 0), 0, lengths.Cells(0)};
+  while (slot >= span.first_slot + span.cells) span = NextSample(lengths, span);
   return span;
 }
 

@@ -29,6 +29,8 @@ struct Problem {
   bool fused_log_softmax;
   double fastemit_lambda;
   bool blank_in_targets;
+  std::optional<Tensor> emission_windows;  // (B, S, 2) int32
+  std::optional<Tensor> band;              // (B, T, 2) int32
 };
 
 rnnt_loss_fused::ElementType TypeOf(const Tensor& tensor) {
@@ -57,6 +59,11 @@ Tensor OnDevice(const Tensor& indices, const Tensor& logits) {
   return indices.to(at::kInt).pin_memory().to(logits.device(), /*non_blocking=*/true);
 }
 
+std::optional<Tensor> OnDevice(const std::optional<Tensor>& indices, const Tensor& logits) {
+  if (!indices.has_value()) return std::nullopt;
+  return OnDevice(*indices, logits);
+}
+
 // torch_npu's own sentence names a symbol, not what to do.
 void ExpectPackage() {
   static const bool is_there = GetOpApiFuncAddr("aclnnRnntLossForwardGetWorkspaceSize") != nullptr;
@@ -71,12 +78,11 @@ Problem Check(const Tensor& logits, const Tensor& targets, const Tensor& logit_l
               double fastemit_lambda, double delay_penalty, bool blank_in_targets,
               const std::optional<Tensor>& emission_windows, const std::optional<Tensor>& band) {
   ExpectPackage();
-  TORCH_CHECK_NOT_IMPLEMENTED(!emission_windows.has_value(),
-                              "The NPU operator has no `emission_windows`.");
-  TORCH_CHECK_NOT_IMPLEMENTED(!band.has_value(), "The NPU operator has no `band`.");
   TORCH_CHECK_NOT_IMPLEMENTED(delay_penalty == 0.0, "The NPU operator has no `delay_penalty`.");
-  const rnnt_loss_fused::InputShapes shapes = {ShapeOf(logits), ShapeOf(targets),
-                                               ShapeOf(logit_lengths), ShapeOf(target_lengths)};
+  rnnt_loss_fused::InputShapes shapes = {ShapeOf(logits), ShapeOf(targets), ShapeOf(logit_lengths),
+                                         ShapeOf(target_lengths)};
+  if (band.has_value()) shapes.band = ShapeOf(*band);
+  if (emission_windows.has_value()) shapes.emission_windows = ShapeOf(*emission_windows);
   Expect(rnnt_loss_fused::CheckInputShapes(shapes));
   TORCH_CHECK_TYPE(rnnt_loss_fused::IsLogitsType(TypeOf(logits)),
                    "`logits` on an NPU must be float32, float16 or bfloat16, but is ",
@@ -90,14 +96,18 @@ Problem Check(const Tensor& logits, const Tensor& targets, const Tensor& logit_l
           clamp,
           fused_log_softmax,
           fastemit_lambda,
-          blank_in_targets};
+          blank_in_targets,
+          OnDevice(emission_windows, logits),
+          OnDevice(band, logits)};
 }
 
 // Contiguous. empty_like with a memory format makes torch_npu warn about formats of its own.
 Tensor NewLike(const Tensor& tensor) { return at::empty(tensor.sizes(), tensor.options()); }
 
 int64_t StateSize(const Tensor& logits, const Problem& problem, bool needs_grad) {
-  return rnnt_loss_fused::StateShape(logits.size(0), problem.targets.size(0), needs_grad)[0];
+  const int64_t band_frames = problem.band.has_value() ? problem.band->size(1) : 0;
+  return rnnt_loss_fused::StateShape(logits.size(0), problem.targets.size(0), needs_grad,
+                                     band_frames)[0];
 }
 
 // What the latest calls said about their samples. It stays on the device until somebody asks.
@@ -155,8 +165,9 @@ std::tuple<Tensor, Tensor> Forward(const Tensor& logits, const Tensor& targets,
   Tensor state = at::empty({StateSize(logits, problem, needs_grad)}, floats);
   Tensor status = NewLike(problem.logit_lengths);
   EXEC_NPU_CMD_EXT(aclnnRnntLossForward, logits, problem.targets, problem.logit_lengths,
-                   problem.target_lengths, problem.blank, problem.fused_log_softmax, needs_grad,
-                   problem.blank_in_targets, costs, state, status);
+                   problem.target_lengths, problem.band, problem.emission_windows, problem.blank,
+                   problem.fused_log_softmax, needs_grad, problem.blank_in_targets, costs, state,
+                   status);
   LatestStatuses().Note(status);
   // Without a gradient the state was memory to work in.
   return {costs, needs_grad ? state : at::empty({0}, floats)};
@@ -170,9 +181,9 @@ void LaunchBackward(const Tensor& grad_costs, const Tensor& logits, const Tensor
               "grad_costs and state must be those of rnnt_loss_forward's outputs.");
   const Tensor upstream = grad_costs.to(at::kFloat);
   EXEC_NPU_CMD_EXT(aclnnRnntLossBackward, logits, problem.targets, problem.logit_lengths,
-                   problem.target_lengths, state, upstream, problem.blank, problem.clamp,
-                   problem.fused_log_softmax, problem.fastemit_lambda, problem.blank_in_targets,
-                   grad);
+                   problem.target_lengths, state, upstream, problem.band, problem.emission_windows,
+                   problem.blank, problem.clamp, problem.fused_log_softmax, problem.fastemit_lambda,
+                   problem.blank_in_targets, grad);
 }
 
 Tensor Backward(const Tensor& grad_costs, const Tensor& logits, const Tensor& state,
@@ -226,8 +237,9 @@ std::tuple<Tensor, Tensor> Fused(const Tensor& logits, const Tensor& targets,
   Tensor grad = NewLike(logits);
   Tensor status = NewLike(problem.logit_lengths);
   EXEC_NPU_CMD_EXT(aclnnRnntLossFused, logits, problem.targets, problem.logit_lengths,
-                   problem.target_lengths, problem.blank, problem.clamp, problem.fused_log_softmax,
-                   problem.blank_in_targets, costs, grad, status);
+                   problem.target_lengths, problem.band, problem.emission_windows, problem.blank,
+                   problem.clamp, problem.fused_log_softmax, problem.blank_in_targets, costs, grad,
+                   status);
   LatestStatuses().Note(status);
   return {costs, grad};
 }

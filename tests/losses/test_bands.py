@@ -15,23 +15,10 @@ from asr_ascend.losses import (
     rnnt_loss_and_grad,
 )
 from asr_ascend.losses.layout import packed_cells, row_offsets
+from tests.support.banded_cases import random_band
 
 BACKENDS = ("cpu", "reference")
 V, BLANK = 7, 2
-
-
-def random_band(frames: int, labels: int, draws: random.Random, widest: int) -> list[list[int]]:
-    """A legal band in which at least one path stays, at most ``widest`` columns wide if it can."""
-    path = sorted(draws.randint(0, labels) for _ in range(frames - 1))
-    ends = [*path, labels]  # the column in which each frame is left
-    starts = [0, *path]
-    band = []
-    first, last = 0, 0
-    for start, end in zip(starts, ends, strict=True):
-        first = max(first, start - draws.randint(0, widest))
-        last = max(last, min(labels, end + draws.randint(0, widest)))
-        band.append([min(first, start), last])
-    return band
 
 
 class Batch:

@@ -10,6 +10,8 @@ from pathlib import Path
 from torch import Tensor
 
 from kernels.rnnt_loss_fused.emulated.emulated_operator import (  # noqa: F401 - tests use them
+    BAND,
+    BAND_WIDTH,
     CROSS_CHECK,
     DROP_NAN,
     DTYPES,

@@ -17,6 +17,7 @@ struct EmulatedCall {
   int64_t vocab;
   int64_t batch;
   int64_t target_columns;
+  int64_t band_frames;  // 0: no band
   int64_t blank;
   float clamp;
   float fastemit_lambda;  // of the backward entry
@@ -59,6 +60,9 @@ struct Host {
   const int32_t* targets;
   const int32_t* logit_lengths;
   const int32_t* target_lengths;
+  const int32_t* band;
+  const int32_t* backward_band;  // of the backward launch, which should be the same
+  const int32_t* emission_windows;
   const float* grad_loss;
   float* loss;
   void* grad;
@@ -85,6 +89,15 @@ class Run {
     gm_.targets = input("targets", host.targets, call.batch * call.target_columns, 4);
     gm_.logit_lengths = input("logit_lengths", host.logit_lengths, call.batch, 4);
     gm_.target_lengths = input("target_lengths", host.target_lengths, call.batch, 4);
+    const int64_t limits = call.batch * call.band_frames * 2;
+    if (host.band != nullptr) gm_.band = input("band", host.band, limits, 4);
+    if (host.backward_band != nullptr) {
+      backward_band_ = input("backward_band", host.backward_band, limits, 4);
+    }
+    if (host.emission_windows != nullptr) {
+      gm_.emission_windows =
+          input("emission_windows", host.emission_windows, call.batch * call.target_columns * 2, 4);
+    }
     gm_.loss = Output("loss", call.batch * 4);
     gm_.status = host.status == nullptr ? nullptr : Output("status", call.batch * 4);
     if (call.entry == 3) return;
@@ -106,6 +119,7 @@ class Run {
     const std::string problem = Launch(forward, CallForward);
     if (!problem.empty()) return problem;
     memory_.SetAccess("state", Access::kInput);
+    if (backward_band_ != nullptr) gm_.band = backward_band_;
     return Launch(Plan(Entry::kBackward, call_.backward_cores), CallBackward);
   }
 
@@ -135,7 +149,9 @@ class Run {
     rnnt_loss_fused::Problem problem;
     problem.entry = entry;
     problem.type = TypeOf(call_);
-    problem.sizes = {call_.num_rows, call_.vocab, call_.batch, call_.target_columns};
+    problem.sizes = {call_.num_rows, call_.vocab, call_.batch, call_.target_columns,
+                     call_.band_frames};
+    problem.has_windows = host_.emission_windows != nullptr;
     problem.blank = call_.blank;
     problem.clamp = call_.clamp;
     problem.fused_log_softmax = call_.fused_log_softmax != 0;
@@ -161,6 +177,7 @@ class Run {
     options.tiling_key = plan.tiling_key;
     options.nan_rule = static_cast<emulator::NanRule>(call_.nan_rule);
     options.phase_names = {"rows", "lattice", "gradient"};
+    if (call_.band_frames > 0) options.phase_names.insert(options.phase_names.begin(), "band");
     const emulator::Report report = emulator::Launch(kernel, memory_, options, gm_);
     Count(report);
     return report.ok() ? "" : report.ToString();
@@ -200,6 +217,7 @@ class Run {
   int64_t element_bytes_ = 0;
   uint64_t logits_bytes_ = 0;
   KernelAddresses gm_{};
+  GM_ADDR backward_band_ = nullptr;
 };
 
 }  // namespace
@@ -208,11 +226,12 @@ class Run {
 // the emulator's complaint in `message`, which has `message_bytes`.
 extern "C" int EmulatedRnntLoss(const EmulatedCall* call, const void* logits,
                                 const int32_t* targets, const int32_t* logit_lengths,
-                                const int32_t* target_lengths, const float* grad_loss, float* loss,
-                                void* grad, int32_t* status, EmulatedTraffic* traffic,
-                                char* message, int64_t message_bytes) {
-  Run run(*call,
-          Host{logits, targets, logit_lengths, target_lengths, grad_loss, loss, grad, status});
+                                const int32_t* target_lengths, const int32_t* band,
+                                const int32_t* backward_band, const int32_t* emission_windows,
+                                const float* grad_loss, float* loss, void* grad, int32_t* status,
+                                EmulatedTraffic* traffic, char* message, int64_t message_bytes) {
+  Run run(*call, Host{logits, targets, logit_lengths, target_lengths, band, backward_band,
+                      emission_windows, grad_loss, loss, grad, status});
   const std::string problem = call->entry == 1   ? run.Fused()
                               : call->entry == 2 ? run.ForwardAndBackward()
                                                  : run.ForwardAlone();

@@ -19,14 +19,14 @@ EMULATOR = HERE.parents[1] / "emulator"
 FLAGS = ["-std=c++17", "-O2", "-ffp-contract=off", "-fPIC", "-shared", "-Wall", "-Wextra"]
 
 DTYPES = (torch.float32, torch.float16, torch.bfloat16)
-STATUS_OK, LOGIT_LENGTH, TARGET_LENGTH, LABEL, ROW_TOTAL, CROSS_CHECK = range(6)
+STATUS_OK, LOGIT_LENGTH, TARGET_LENGTH, LABEL, ROW_TOTAL, CROSS_CHECK, BAND, BAND_WIDTH = range(8)
 DROP_NAN, SECOND_OPERAND, PROPAGATE_NAN = range(3)
 
 
 class _Call(ctypes.Structure):
     _fields_ = [
         *((name, ctypes.c_int64) for name in ("num_rows", "vocab", "batch", "target_columns")),
-        ("blank", ctypes.c_int64),
+        *((name, ctypes.c_int64) for name in ("band_frames", "blank")),
         ("clamp", ctypes.c_float),
         ("fastemit_lambda", ctypes.c_float),
         *(
@@ -110,6 +110,8 @@ def call(
     library: ctypes.CDLL,
     case: Case,
     *,
+    band: Tensor | None = None,
+    backward_band: Tensor | None = None,
     clamp: float = -1.0,
     fastemit_lambda: float = 0.0,
     fused_log_softmax: bool = True,
@@ -126,7 +128,8 @@ def call(
     with_status: bool = True,
 ) -> Result:
     """entry: "fused" (upstream 1), "split": forward, then backward with `upstream` (B,), or
-    "forward": the costs alone."""
+    "forward": the costs alone. band: (B, T, 2), whose cells are the rows of `case`; the backward
+    entry may be given another one, as it should not."""
     logits = case.logits.detach().contiguous()
     targets = case.targets.int().contiguous()
     logit_lengths, target_lengths = case.logit_lengths.int(), case.target_lengths.int()
@@ -137,11 +140,17 @@ def call(
         assert upstream is None, "the other entries have no upstream gradient"
     costs, gradient = torch.empty(batch), torch.empty_like(logits)
     status = torch.empty(batch, dtype=torch.int32) if with_status else None
+    windows = case.emission_windows
+    limits, backward_limits, windows = (
+        None if tensor is None else tensor.int().contiguous()
+        for tensor in (band, backward_band, windows)
+    )
     arguments = _Call(
         num_rows=logits.shape[0],
         vocab=logits.shape[1],
         batch=batch,
         target_columns=targets.shape[1],
+        band_frames=0 if limits is None else limits.shape[1],
         blank=case.blank,
         clamp=clamp,
         fastemit_lambda=fastemit_lambda,
@@ -158,10 +167,10 @@ def call(
         offset=offset,
     )
     traffic, message = _Traffic(), ctypes.create_string_buffer(1024)
-    tensors = (logits, targets, logit_lengths, target_lengths, upstream, costs, gradient, status)
+    inputs = (logits, targets, logit_lengths, target_lengths, limits, backward_limits, windows)
     failed = library.EmulatedRnntLoss(
         ctypes.byref(arguments),
-        *map(_address, tensors),
+        *map(_address, (*inputs, upstream, costs, gradient, status)),
         ctypes.byref(traffic),
         message,
         ctypes.c_int64(len(message)),

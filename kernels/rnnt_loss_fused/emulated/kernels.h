@@ -10,6 +10,8 @@ struct KernelAddresses {
   GM_ADDR targets;
   GM_ADDR logit_lengths;
   GM_ADDR target_lengths;
+  GM_ADDR band;              // or nullptr
+  GM_ADDR emission_windows;  // or nullptr
   GM_ADDR grad_loss;
   GM_ADDR loss;
   GM_ADDR grad;

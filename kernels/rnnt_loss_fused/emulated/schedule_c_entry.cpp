@@ -15,6 +15,7 @@ struct ArrayLengths {
   const int32_t* labels;
   int64_t Frames(int64_t sample) const { return frames[sample]; }
   int64_t Labels(int64_t sample) const { return labels[sample]; }
+  int64_t Cells(int64_t sample) const { return Frames(sample) * (Labels(sample) + 1); }
 };
 
 struct ArrayStorage {
@@ -28,7 +29,7 @@ struct ArrayStorage {
 extern "C" {
 
 int64_t LatticeTaskCost(int64_t frames, int64_t labels) {
-  return core::TaskCost(core::Lattice{frames, labels + 1});
+  return core::TaskCost(core::Lattice{frames, labels + 1}, frames * (labels + 1));
 }
 
 // The tasks in the order in which they are given out: sample, 1 for beta, core, the sample's first

@@ -7,6 +7,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <cstdio>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -60,6 +61,7 @@ struct Sizes {
   int64_t vocab = kUnknownSize;           // V
   int64_t batch = kUnknownSize;           // B
   int64_t target_columns = kUnknownSize;  // S, at least the longest target
+  int64_t band_frames = 0;                // of a band, at least the longest utterance; 0: no band
 };
 
 struct InputShapes {
@@ -67,6 +69,9 @@ struct InputShapes {
   Shape targets;
   Shape logit_lengths;
   Shape target_lengths;
+  // Those that the caller may leave out.
+  std::optional<Shape> band = std::nullopt;
+  std::optional<Shape> emission_windows = std::nullopt;
 };
 
 inline Sizes InferSizes(const InputShapes& inputs) {
@@ -76,6 +81,7 @@ inline Sizes InferSizes(const InputShapes& inputs) {
   sizes.batch = KnownSize(SizeOf(inputs.logit_lengths, 0), SizeOf(inputs.target_lengths, 0));
   sizes.batch = KnownSize(sizes.batch, SizeOf(inputs.targets, 0));
   sizes.target_columns = SizeOf(inputs.targets, 1);
+  if (inputs.band.has_value()) sizes.band_frames = SizeOf(*inputs.band, 1);
   return sizes;
 }
 
@@ -89,6 +95,16 @@ inline std::string CheckInputShapes(const InputShapes& inputs) {
   }
   if (error.empty()) {
     error = CheckShape("targets", "(B, S)", inputs.targets, {sizes.batch, sizes.target_columns});
+  }
+  if (error.empty() && inputs.band.has_value()) {
+    error = CheckShape("band", "(B, T, 2)", *inputs.band, {sizes.batch, sizes.band_frames, 2});
+    if (error.empty() && sizes.band_frames == 0 && sizes.batch != 0) {
+      error = "`band` must have at least one frame, but has shape " + Text(*inputs.band) + ".";
+    }
+  }
+  if (error.empty() && inputs.emission_windows.has_value()) {
+    error = CheckShape("emission_windows", "(B, S, 2)", *inputs.emission_windows,
+                       {sizes.batch, sizes.target_columns, 2});
   }
   if (error.empty() && sizes.vocab == 0) {
     error = "`logits` must have at least one column, but has shape " + Text(inputs.logits) + ".";
@@ -113,8 +129,10 @@ inline std::string CheckFastemitLambda(float lambda) {
 constexpr int64_t kMaxVocab = int64_t{1} << 30;
 constexpr int64_t kMaxBatch = int64_t{1} << 20;
 // An anti-diagonal has at most as many cells as the longest target has labels, and one; the float
-// pairs of one diagonal and all that is computed from them lie in UB.
+// pairs of one diagonal and all that is computed from them lie in UB. In a band it is the device
+// that sees how long they are.
 constexpr int64_t kMaxTargetColumns = 1023;
+constexpr int64_t kMaxTargetColumnsInBand = int64_t{1} << 30;
 
 inline std::string CheckLimit(const char* what, int64_t size, int64_t limit) {
   if (size <= limit) return "";
@@ -128,11 +146,14 @@ inline std::string CheckKnown(const Sizes& sizes) {
     return "Every size of `logits`, `targets`, `logit_lengths` and `target_lengths` must be known "
            "when the kernel is launched.";
   }
+  if (sizes.band_frames < 0) {
+    return "Every size of `band` must be known when the kernel is launched.";
+  }
   std::string error = CheckLimit("The number of columns of `logits`", sizes.vocab, kMaxVocab);
   if (error.empty()) error = CheckLimit("The batch size", sizes.batch, kMaxBatch);
   if (error.empty()) {
-    error =
-        CheckLimit("The number of columns of `targets`", sizes.target_columns, kMaxTargetColumns);
+    error = CheckLimit("The number of columns of `targets`", sizes.target_columns,
+                       sizes.band_frames > 0 ? kMaxTargetColumnsInBand : kMaxTargetColumns);
   }
   return error;
 }

@@ -11,7 +11,8 @@
 
 namespace rnnt_loss_fused {
 
-// Places of the operands, the same in all three operators as far as they have them.
+// Places of the operands, the same in all three operators as far as they have them. Those that a
+// caller may leave out come last: see BandPlace.
 enum Input : size_t {
   kLogits = 0,
   kTargets = 1,
@@ -20,6 +21,9 @@ enum Input : size_t {
   kState = 4,
   kGradLoss = 5,
 };
+
+// Of `band`; `emission_windows` follows it.
+inline size_t BandPlace(bool is_backward) { return is_backward ? kGradLoss + 1 : kState; }
 
 inline Shape ToShape(const gert::Shape& shape) {
   Shape sizes;

@@ -24,9 +24,10 @@ class RnntLossOpDef : public OpDef {
 
  protected:
   // aclnn copies a tensor that is not contiguous; the kernel sees contiguous memory only.
-  void AddInput(const char* name, const std::vector<ge::DataType>& types) {
+  void AddInput(const char* name, const std::vector<ge::DataType>& types,
+                Option presence = REQUIRED) {
     OpParamDef& input = this->Input(name);
-    SetTensor(input, REQUIRED, types);
+    SetTensor(input, presence, types);
     input.AutoContiguous();
   }
   void AddOutput(const char* name, Option presence, const std::vector<ge::DataType>& types) {
@@ -37,6 +38,11 @@ class RnntLossOpDef : public OpDef {
     AddInput("targets", kInt32);
     AddInput("logit_lengths", kInt32);
     AddInput("target_lengths", kInt32);
+  }
+  // After all required inputs.
+  void AddRestrictions() {
+    AddInput("band", kInt32, OPTIONAL);
+    AddInput("emission_windows", kInt32, OPTIONAL);
   }
   void AddBlank() { this->Attr("blank").AttrType(OPTIONAL).Int(-1); }
   void AddClamp() { this->Attr("clamp").AttrType(OPTIONAL).Float(-1.0f); }
@@ -61,6 +67,7 @@ class RnntLossFused : public RnntLossOpDef {
  public:
   explicit RnntLossFused(const char* name) : RnntLossOpDef(name) {
     AddProblem();
+    AddRestrictions();
     AddBlank();
     AddClamp();
     AddFusedLogSoftmax();
@@ -77,6 +84,7 @@ class RnntLossForward : public RnntLossOpDef {
  public:
   explicit RnntLossForward(const char* name) : RnntLossOpDef(name) {
     AddProblem();
+    AddRestrictions();
     AddBlank();
     AddFusedLogSoftmax();
     AddNeedsGrad();
@@ -95,6 +103,7 @@ class RnntLossBackward : public RnntLossOpDef {
     AddProblem();
     AddInput("state", kFloat32);
     AddInput("grad_loss", kFloat32);
+    AddRestrictions();
     AddBlank();
     AddClamp();
     AddFusedLogSoftmax();

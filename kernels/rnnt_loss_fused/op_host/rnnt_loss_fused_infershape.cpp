@@ -1,4 +1,6 @@
 // Shapes and dtypes of the outputs, for graphs. Sizes may be unknown (-1), and so may ranks (-2).
+#include <optional>
+
 #include "register/op_impl_registry.h"
 #include "rnnt_loss_fused_check.h"
 #include "rnnt_loss_fused_context.h"
@@ -20,7 +22,14 @@ std::string ReadShape(gert::InferShapeContext* context, size_t index, const char
   return "";
 }
 
-std::string ReadInputs(gert::InferShapeContext* context, InputShapes* inputs) {
+// An input that the caller may leave out.
+std::optional<Shape> ReadOptionalShape(gert::InferShapeContext* context, size_t index) {
+  const gert::Shape* known = context->GetOptionalInputShape(index);
+  if (known == nullptr) return std::nullopt;
+  return rnnt_loss_fused::ToShape(*known);
+}
+
+std::string ReadInputs(gert::InferShapeContext* context, bool is_backward, InputShapes* inputs) {
   std::string error = ReadShape(context, rnnt_loss_fused::kLogits, "logits", &inputs->logits);
   if (error.empty()) {
     error = ReadShape(context, rnnt_loss_fused::kTargets, "targets", &inputs->targets);
@@ -33,6 +42,9 @@ std::string ReadInputs(gert::InferShapeContext* context, InputShapes* inputs) {
     error = ReadShape(context, rnnt_loss_fused::kTargetLengths, "target_lengths",
                       &inputs->target_lengths);
   }
+  const size_t band = rnnt_loss_fused::BandPlace(is_backward);
+  inputs->band = ReadOptionalShape(context, band);
+  inputs->emission_windows = ReadOptionalShape(context, band + 1);
   return error.empty() ? CheckInputShapes(*inputs) : error;
 }
 
@@ -53,10 +65,11 @@ ge::graphStatus SetShapes(gert::InferShapeContext* context, const std::vector<Sh
 }
 
 template <typename OutputShapes>
-ge::graphStatus Infer(gert::InferShapeContext* context, const OutputShapes& output_shapes) {
+ge::graphStatus Infer(gert::InferShapeContext* context, const OutputShapes& output_shapes,
+                      bool is_backward = false) {
   if (context == nullptr) return ge::GRAPH_FAILED;
   InputShapes inputs;
-  std::string error = ReadInputs(context, &inputs);
+  std::string error = ReadInputs(context, is_backward, &inputs);
   const Sizes sizes = rnnt_loss_fused::InferSizes(inputs);
   if (error.empty()) error = ReadBlank(context, sizes.vocab);
   if (!error.empty()) return Report(context->GetNodeName(), error);
@@ -78,16 +91,16 @@ bool NeedsGrad(const gert::InferShapeContext* context) {
 
 ge::graphStatus InferShapeForward(gert::InferShapeContext* context) {
   return Infer(context, [context](const Sizes& sizes) {
-    const Shape state =
-        rnnt_loss_fused::StateShape(sizes.num_rows, sizes.batch, NeedsGrad(context));
+    const Shape state = rnnt_loss_fused::StateShape(sizes.num_rows, sizes.batch, NeedsGrad(context),
+                                                    sizes.band_frames);
     return std::vector<Shape>{{sizes.batch}, state, {sizes.batch}};
   });
 }
 
 ge::graphStatus InferShapeBackward(gert::InferShapeContext* context) {
-  return Infer(context, [](const Sizes& sizes) {
-    return std::vector<Shape>{{sizes.num_rows, sizes.vocab}};
-  });
+  return Infer(
+      context, [](const Sizes& sizes) { return std::vector<Shape>{{sizes.num_rows, sizes.vocab}}; },
+      /*is_backward=*/true);
 }
 
 ge::graphStatus InferDataTypeFused(gert::InferDataTypeContext* context) {

@@ -1,6 +1,7 @@
 // Tiling of RnntLossFused, RnntLossForward and RnntLossBackward: checks what a launch promises,
 // then hands over what rnnt_loss_fused_tiling_plan.h works out.
 #include <cstring>
+#include <optional>
 
 #include "register/op_impl_registry.h"
 #include "rnnt_loss_fused_check.h"
@@ -41,6 +42,14 @@ class Reader {
   Operand Input(size_t index, const char* name) {
     Operand operand = {};
     Note(Read(name, context_->GetInputShape(index), context_->GetInputDesc(index), &operand));
+    return operand;
+  }
+  // An input that the caller may leave out; its place is the one of the definition.
+  std::optional<Operand> OptionalInput(size_t index, const char* name) {
+    const gert::StorageShape* shape = context_->GetOptionalInputShape(index);
+    if (shape == nullptr) return std::nullopt;
+    Operand operand = {};
+    Note(Read(name, shape, context_->GetOptionalInputDesc(index), &operand));
     return operand;
   }
   Operand Output(size_t index, const char* name) {
@@ -88,8 +97,13 @@ void ReadInputs(Reader* reader, Problem* problem) {
   const Operand targets = reader->Input(rnnt_loss_fused::kTargets, "targets");
   const Operand logit_lengths = reader->Input(rnnt_loss_fused::kLogitLengths, "logit_lengths");
   const Operand target_lengths = reader->Input(rnnt_loss_fused::kTargetLengths, "target_lengths");
-  const rnnt_loss_fused::InputShapes shapes = {logits.shape, targets.shape, logit_lengths.shape,
-                                               target_lengths.shape};
+  const size_t band_place = rnnt_loss_fused::BandPlace(problem->entry == Entry::kBackward);
+  const std::optional<Operand> band = reader->OptionalInput(band_place, "band");
+  const std::optional<Operand> windows = reader->OptionalInput(band_place + 1, "emission_windows");
+  rnnt_loss_fused::InputShapes shapes = {logits.shape, targets.shape, logit_lengths.shape,
+                                         target_lengths.shape};
+  if (band.has_value()) shapes.band = band->shape;
+  if (windows.has_value()) shapes.emission_windows = windows->shape;
   reader->Expect(rnnt_loss_fused::CheckInputShapes, shapes);
   reader->Expect(rnnt_loss_fused::CheckLogitsType, logits.type);
   reader->Expect(rnnt_loss_fused::CheckType, "targets", targets.type, ElementType::kInt32, "");
@@ -97,6 +111,14 @@ void ReadInputs(Reader* reader, Problem* problem) {
                  ElementType::kInt32, "");
   reader->Expect(rnnt_loss_fused::CheckType, "target_lengths", target_lengths.type,
                  ElementType::kInt32, "");
+  if (band.has_value()) {
+    reader->Expect(rnnt_loss_fused::CheckType, "band", band->type, ElementType::kInt32, "");
+  }
+  if (windows.has_value()) {
+    reader->Expect(rnnt_loss_fused::CheckType, "emission_windows", windows->type,
+                   ElementType::kInt32, "");
+  }
+  problem->has_windows = windows.has_value();
   problem->sizes = rnnt_loss_fused::InferSizes(shapes);
   problem->type = logits.type;
   reader->Expect(rnnt_loss_fused::CheckKnown, problem->sizes);
@@ -138,7 +160,8 @@ void CheckStatus(Reader* reader, Problem* problem) {
 
 void CheckOtherOperands(Reader* reader, Problem* problem) {
   const Sizes& sizes = problem->sizes;
-  const Shape state = rnnt_loss_fused::StateShape(sizes.num_rows, sizes.batch, problem->needs_grad);
+  const Shape state = rnnt_loss_fused::StateShape(sizes.num_rows, sizes.batch, problem->needs_grad,
+                                                  sizes.band_frames);
   if (problem->entry == Entry::kFused) {
     CheckLoss(reader, sizes);
     CheckGrad(reader, *problem, 1);

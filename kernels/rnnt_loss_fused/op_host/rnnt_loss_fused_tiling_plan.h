@@ -42,6 +42,7 @@ struct Problem {
   float fastemit_lambda = 0.0f;  // of the backward entry alone, CheckFastemitLambda
   bool blank_in_targets = false;
   bool has_status = false;
+  bool has_windows = false;
 };
 
 struct TilingPlan {
@@ -74,14 +75,21 @@ inline void PlanState(bool needs_grad, RnntLossFusedTilingData* data) {
       RoundUp(data->state_samples_offset + data->batch * kBlockBytes, kCacheLineBytes);
   data->state_bytes = data->state_flags_offset + (kMaxCores + 1) * kBlockBytes;
   data->state_bytes = RoundUp(data->state_bytes, kCacheLineBytes);
+  if (data->band_frames == 0) return;
+  data->state_band_offset = data->state_bytes;
+  data->state_bytes += RoundUp(data->batch * (2 + data->band_frames) * 8, kCacheLineBytes);
 }
 
 // Shape of the state tensor, in float32.
-inline Shape StateShape(int64_t num_rows, int64_t batch, bool needs_grad = true) {
-  if (num_rows == kUnknownSize || batch == kUnknownSize) return {kUnknownSize};
+inline Shape StateShape(int64_t num_rows, int64_t batch, bool needs_grad = true,
+                        int64_t band_frames = 0) {
+  if (num_rows == kUnknownSize || batch == kUnknownSize || band_frames == kUnknownSize) {
+    return {kUnknownSize};
+  }
   RnntLossFusedTilingData data = {};
   data.num_rows = num_rows;
   data.batch = batch;
+  data.band_frames = band_frames;
   PlanState(needs_grad, &data);
   return {data.state_bytes / 4};
 }
@@ -104,8 +112,9 @@ inline void PlanTiles(ElementType type, const Platform& platform, RnntLossFusedT
   if (rows >= 8) rows = rows / 8 * 8;
   data->tile_rows = static_cast<int32_t>(rows);
 
-  const int64_t lanes = RoundUp(std::min(data->target_columns + 1, data->num_rows), 64);
-  data->lattice_lanes = static_cast<int32_t>(std::max<int64_t>(lanes, 64));
+  int64_t lanes = std::min(data->target_columns + 1, data->num_rows);
+  if (data->band_frames > 0) lanes = std::min({lanes, data->band_frames, kMaxLatticeLanes});
+  data->lattice_lanes = static_cast<int32_t>(std::max<int64_t>(RoundUp(lanes, 64), 64));
   // The lattice's vectors take 113 bytes a lane at most and 16 KB (22 KB where there are few
   // lanes), Select 8 KB; two stretches of inputs, 36 bytes a cell, share the rest. A stretch holds
   // a diagonal at least.
@@ -121,6 +130,7 @@ inline TilingPlan MakeTiling(const Problem& problem, const Platform& platform) {
   data.vocab = problem.sizes.vocab;
   data.batch = problem.sizes.batch;
   data.target_columns = problem.sizes.target_columns;
+  data.band_frames = problem.sizes.band_frames;
   data.blank = problem.blank < 0 ? problem.blank + data.vocab : problem.blank;
   data.clamp = problem.clamp;
   data.fastemit_lambda = problem.fastemit_lambda;
@@ -128,6 +138,7 @@ inline TilingPlan MakeTiling(const Problem& problem, const Platform& platform) {
   data.needs_grad = problem.needs_grad ? 1 : 0;
   data.has_status = problem.has_status ? 1 : 0;
   data.blank_in_targets = problem.blank_in_targets ? 1 : 0;
+  data.has_windows = problem.has_windows ? 1 : 0;
   data.used_cores = static_cast<int32_t>(std::min(platform.num_cores, kMaxCores));
   PlanState(problem.needs_grad, &data);
   PlanTiles(problem.type, platform, &data);

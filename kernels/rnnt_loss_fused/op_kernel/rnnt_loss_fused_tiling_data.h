@@ -16,6 +16,7 @@ struct RnntLossFusedTilingData {
   int64_t vocab;              // V
   int64_t batch;              // B
   int64_t target_columns;     // second dimension of targets
+  int64_t band_frames;        // second dimension of band; 0 where there is no band
   int64_t blank;              // in [0, V)
   float clamp;                // no clamp where it is not above zero
   float fastemit_lambda;      // at least 0
@@ -24,6 +25,7 @@ struct RnntLossFusedTilingData {
   int32_t has_status;         // 1: the status output is wanted
   int32_t needs_grad;         // 0: beta alone, of which nothing is kept but the loss
   int32_t blank_in_targets;   // 1: a label may be blank, with both parts of the gradient
+  int32_t has_windows;        // 1: emission_windows is there
 
   // UB tile of the logits: `tile_rows` rows of `row_pitch` elements, or, where a row doesn't fit,
   // one row in windows of `tile_columns` elements.
@@ -41,6 +43,7 @@ struct RnntLossFusedTilingData {
   int64_t state_plane_bytes;
   int64_t state_samples_offset;  // 16 bytes per sample: ln P of alpha, of beta, as float pairs
   int64_t state_flags_offset;    // 32 bytes per core, then 32 bytes that say whether all is valid
+  int64_t state_band_offset;     // of a band: two int64 per sample, then one per frame
   int64_t state_bytes;
 };
 

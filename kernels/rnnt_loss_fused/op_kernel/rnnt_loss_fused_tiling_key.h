@@ -24,10 +24,12 @@
 
 // Values of the status output, one per sample.
 #define RNNT_LOSS_STATUS_OK 0
-#define RNNT_LOSS_STATUS_LOGIT_LENGTH 1   // below 1
+#define RNNT_LOSS_STATUS_LOGIT_LENGTH 1   // below 1 or above the frames of the band
 #define RNNT_LOSS_STATUS_TARGET_LENGTH 2  // below 0 or above the columns of targets
 #define RNNT_LOSS_STATUS_LABEL 3          // outside [0, V) or equal to blank
 #define RNNT_LOSS_STATUS_ROW_TOTAL 4      // this sample is fine, but the row total isn't N
 #define RNNT_LOSS_STATUS_CROSS_CHECK 5    // alpha and beta disagree about the loss
+#define RNNT_LOSS_STATUS_BAND 6           // a frame of the band breaks a rule
+#define RNNT_LOSS_STATUS_BAND_WIDTH 7     // the band's anti-diagonals may not fit a core's memory
 
 #endif  // ASR_ASCEND_RNNT_LOSS_FUSED_TILING_KEY_H_

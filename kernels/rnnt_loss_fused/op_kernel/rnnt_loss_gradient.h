@@ -13,8 +13,8 @@ class GradientPhase {
   __aicore__ inline void Init(const Problem* problem, AscendC::TPipe* pipe) {
     problem_ = problem;
     const RnntLossFusedTilingData& tiling = problem->tiling;
-    logits_.Init(tiling, problem->arguments.logits);
-    grad_.Init(tiling, problem->arguments.grad);
+    logits_.Init(problem, problem->arguments.logits);
+    grad_.Init(problem, problem->arguments.grad);
     if (problem->arguments.grad_loss != nullptr) {
       grad_loss_.SetGlobalBuffer(reinterpret_cast<__gm__ float*>(problem->arguments.grad_loss),
                                  tiling.batch);

@@ -1,8 +1,9 @@
 // Phase 2: alpha and beta of every sample, anti-diagonal by anti-diagonal, on float pairs.
 //
-// A diagonal's cells lie in the order of t. Where diagonal d + 1 still begins at t = 0 (d < U), the
-// cell above by blank, (t + 1, u), is one lane further on and the one by label, (t, u + 1), in the
-// same lane; beyond, the first is in the same lane and the second one lane before.
+// A diagonal's cells lie in the order of t. Where diagonal d + 1 begins in the same frame (without
+// a band: t = 0, d < U), the cell above by blank, (t + 1, u), is one lane further on and the one by
+// label, (t, u + 1), in the same lane; where it begins one frame later, the first is in the same
+// lane and the second one lane before. The lanes before and after a diagonal are impossible.
 #ifndef ASR_ASCEND_RNNT_LOSS_LATTICE_H_
 #define ASR_ASCEND_RNNT_LOSS_LATTICE_H_
 
@@ -59,13 +60,12 @@ class LatticePhase {
     asr_ascend::core::LatticeTask task;
     while (schedule.Next(&task)) {
       if (task.core != AscendC::GetBlockIdx()) continue;
-      const Lattice lattice = asr_ascend::core::LatticeOf(problem_->lengths, task.sample);
-      chunk_.Start(lattice, task.first_slot, task.is_beta);
-      output_.Start(lattice, task.first_slot, task.is_beta);
+      chunk_.Start(task.sample, task.first_slot, task.is_beta);
+      output_.Start(task.sample, task.first_slot, task.is_beta);
       if (task.is_beta) {
-        ComputeBeta(lattice, task);
+        ComputeBeta(task);
       } else {
-        ComputeAlpha(lattice, task);
+        ComputeAlpha(task);
       }
     }
   }
@@ -119,20 +119,25 @@ class LatticePhase {
   }
 
   // beta(t, u) + norm(t, u) = ln(exp(beta(t+1, u) + blank logit) + exp(beta(t, u+1) + label logit))
-  __aicore__ inline void ComputeBeta(const Lattice& lattice, const Task& task) {
+  __aicore__ inline void ComputeBeta(const Task& task) {
     const Pair beta = Previous();
-    const int64_t num_diagonals = asr_ascend::core::DiagonalCount(lattice);
     // Beyond the last diagonal: beta(T, U) = 0.
     AscendC::Duplicate(beta.high[kPad], 0.0f, 1);
     AscendC::Duplicate(beta.low[kPad], 0.0f, kFloatsPerBlock);
     Barrier();
     SetLane(beta.high[kPad], 1, kImpossible);
     Barrier();
-    for (int64_t d = num_diagonals - 1; d >= 0; --d) {
-      const Diagonal diagonal = DiagonalAt(lattice, d);
-      const bool growing = d + 1 < lattice.columns;
-      chunk_.Hold(diagonal);
-      StepBeta(diagonal, growing);
+    int64_t frame_after = problem_->lengths.Frames(task.sample);
+    DiagonalWalk diagonals;
+    for (diagonals.Start(problem_, task.sample, true); diagonals.HasMore(); diagonals.Skip()) {
+      const Diagonal diagonal = diagonals.Next();
+      if (diagonal.count == 0) {
+        BreakOff(beta, beta);
+      } else {
+        chunk_.Hold(diagonal);
+        StepBeta(diagonal, diagonal.first_frame == frame_after);
+      }
+      frame_after = diagonal.first_frame;
     }
     StoreLogProbability(task.sample, 2, beta.high[kPad], beta.low[kPad]);
     // Alone it has nothing to be compared with but itself.
@@ -175,22 +180,39 @@ class LatticePhase {
 
   // alpha(t, u) = ln(exp(alpha(t-1, u) - norm + blank logit) + exp(alpha(t, u-1) - norm + label
   // logit)), norm and logits being those of the cell that is left.
-  __aicore__ inline void ComputeAlpha(const Lattice& lattice, const Task& task) {
+  __aicore__ inline void ComputeAlpha(const Task& task) {
     const Pair alpha = Previous();
-    const int64_t num_diagonals = asr_ascend::core::DiagonalCount(lattice);
     AscendC::Duplicate(alpha.high[kPad], 0.0f, kFloatsPerBlock);
     AscendC::Duplicate(alpha.low[kPad], 0.0f, kFloatsPerBlock);
     Barrier();
-    for (int64_t d = 0; d < num_diagonals; ++d) {
-      const Diagonal diagonal = DiagonalAt(lattice, d);
+    DiagonalWalk diagonals;
+    diagonals.Start(problem_, task.sample, false);
+    while (diagonals.HasMore()) {
+      const Diagonal diagonal = diagonals.Next();
+      diagonals.Skip();
+      if (diagonal.count == 0) continue;
       chunk_.Hold(diagonal);
       LeaveDiagonal(diagonal);
-      if (d + 1 < num_diagonals) {
-        EnterDiagonal(diagonal, DiagonalAt(lattice, d + 1), d + 1 < lattice.columns);
+      if (!diagonals.HasMore()) break;
+      const Diagonal next = diagonals.Next();
+      if (next.count == 0) {
+        BreakOff(alpha, Pair{Stacked(kSum), Stacked(kError)});
+      } else {
+        EnterDiagonal(diagonal, next, next.first_frame == diagonal.first_frame);
       }
     }
     // What leaves the last cell by blank.
     StoreLogProbability(task.sample, 0, Stacked(kSum)[kPad], Stacked(kError)[kPad]);
+  }
+
+  // No path crosses a diagonal without cells: the one cell next to it is impossible, or NaN where
+  // what was computed last is. `result` may be that.
+  __aicore__ inline void BreakOff(const Pair& result, const Pair& last) {
+    AscendC::Muls(result.high[kPad], last.high[kPad], 0.0f, kFloatsPerBlock);
+    AscendC::Duplicate(result.low[kPad], 0.0f, kFloatsPerBlock);
+    Barrier();
+    AscendC::Adds(result.high[kPad], result.high[kPad], kImpossible, kFloatsPerBlock);
+    Barrier();
   }
 
   // Scores of leaving the diagonal's cells by blank and by label.

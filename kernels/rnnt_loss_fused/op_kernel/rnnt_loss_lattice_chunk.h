@@ -2,24 +2,9 @@
 #ifndef ASR_ASCEND_RNNT_LOSS_LATTICE_CHUNK_H_
 #define ASR_ASCEND_RNNT_LOSS_LATTICE_CHUNK_H_
 
-#include "rnnt_loss_problem.h"
+#include "rnnt_loss_cells.h"
 
 namespace rnnt_loss {
-
-// Where a diagonal lies: its first slot in the sample, its cells, the t of the first.
-struct Diagonal {
-  int64_t offset;
-  int32_t count;
-  int64_t first_frame;
-};
-
-__aicore__ inline Diagonal DiagonalAt(const Lattice& lattice, int64_t diagonal) {
-  const Lattice mirrored = asr_ascend::core::Mirrored(lattice);
-  const int64_t first = asr_ascend::core::DiagonalFirstColumn(mirrored, diagonal);
-  const int64_t last = asr_ascend::core::DiagonalLastColumn(mirrored, diagonal);
-  return Diagonal{asr_ascend::core::DiagonalOffset(mirrored, diagonal),
-                  static_cast<int32_t>(last - first + 1), first};
-}
 
 // Slots [begin, end) of a sample.
 struct Stretch {
@@ -32,21 +17,20 @@ struct Stretch {
 class StretchWalk {
  public:
   __aicore__ inline StretchWalk() {}
-  __aicore__ inline void Start(const Lattice& lattice, bool backwards, int64_t capacity) {
-    lattice_ = lattice;
+  __aicore__ inline void Start(const Problem* problem, int64_t sample, bool backwards,
+                               int64_t capacity) {
+    diagonals_.Start(problem, sample, backwards);
+    backwards_ = backwards;
     capacity_ = capacity;
-    num_diagonals_ = asr_ascend::core::DiagonalCount(lattice);
-    next_ = backwards ? num_diagonals_ - 1 : 0;
-    step_ = backwards ? -1 : 1;
   }
-  __aicore__ inline bool HasMore() const { return next_ >= 0 && next_ < num_diagonals_; }
+  __aicore__ inline bool HasMore() const { return diagonals_.HasMore(); }
   __aicore__ inline Stretch Take() {
-    const Diagonal first = DiagonalAt(lattice_, next_);
+    const Diagonal first = diagonals_.Next();
     Stretch stretch{first.offset, first.offset + first.count};
-    for (next_ += step_; HasMore(); next_ += step_) {
-      const Diagonal next = DiagonalAt(lattice_, next_);
+    for (diagonals_.Skip(); HasMore(); diagonals_.Skip()) {
+      const Diagonal next = diagonals_.Next();
       if (stretch.end - stretch.begin + next.count > capacity_) break;
-      if (step_ < 0) {
+      if (backwards_) {
         stretch.begin -= next.count;
       } else {
         stretch.end += next.count;
@@ -56,11 +40,9 @@ class StretchWalk {
   }
 
  private:
-  Lattice lattice_{};
+  DiagonalWalk diagonals_;
   int64_t capacity_ = 0;
-  int64_t num_diagonals_ = 0;
-  int64_t next_ = 0;
-  int64_t step_ = 1;
+  bool backwards_ = false;
 };
 
 // Two stretches: while one is computed from, the next one is on its way.
@@ -88,14 +70,14 @@ class LatticeChunk {
   }
 
   // Begins another sample, at its first diagonal or at its last.
-  __aicore__ inline void Start(const Lattice& lattice, int64_t first_slot, bool backwards) {
+  __aicore__ inline void Start(int64_t sample, int64_t first_slot, bool backwards) {
     first_slot_ = first_slot;
     held_ = Stretch{0, 0};
-    stretches_.Start(lattice, backwards, capacity_);
+    stretches_.Start(problem_, sample, backwards, capacity_);
     Fetch();
   }
 
-  // Waits for this diagonal, the one that comes next in the sample.
+  // Waits for this diagonal, the one that comes next in the sample; it isn't empty.
   __aicore__ inline void Hold(const Diagonal& diagonal) {
     if (diagonal.offset >= held_.begin && diagonal.offset + diagonal.count <= held_.end) return;
     current_ = 1 - current_;

@@ -26,12 +26,11 @@ class LatticeOutput {
   }
 
   // Begins another sample.
-  __aicore__ inline void Start(const Lattice& lattice, int64_t first_slot, bool is_beta) {
+  __aicore__ inline void Start(int64_t sample, int64_t first_slot, bool is_beta) {
     is_beta_ = is_beta;
     first_slot_ = first_slot;
-    const int64_t longest = lattice.frames < lattice.columns ? lattice.frames : lattice.columns;
-    is_packed_ = longest <= kShortDiagonal;
-    if (is_packed_) stretches_.Start(lattice, is_beta, kPackedCells);
+    is_packed_ = problem_->LongestDiagonal(sample) <= kShortDiagonal;
+    if (is_packed_) stretches_.Start(problem_, sample, is_beta, kPackedCells);
   }
 
   // Where the next diagonal's values are to be computed, and how much likelier the rest is by blank
@@ -43,7 +42,7 @@ class LatticeOutput {
   }
   __aicore__ inline Floats Splits() { return LanesOf(kSplits)[kPad]; }
 
-  // Takes what was computed there. `index` holds 0, 4, 8, ...
+  // Takes what was computed there; the diagonal isn't empty. `index` holds 0, 4, 8, ...
   __aicore__ inline void Put(const Diagonal& diagonal,
                              const AscendC::LocalTensor<uint32_t>& index) {
     if (problem_->tiling.needs_grad == 0) return;

@@ -2,6 +2,7 @@
 #ifndef ASR_ASCEND_RNNT_LOSS_LAUNCH_H_
 #define ASR_ASCEND_RNNT_LOSS_LAUNCH_H_
 
+#include "rnnt_loss_band.h"
 #include "rnnt_loss_gradient.h"
 #include "rnnt_loss_lattice.h"
 #include "rnnt_loss_rows.h"
@@ -9,9 +10,21 @@
 
 namespace rnnt_loss {
 
-// Phases 1 and 2. Returns, on every core the same, whether the lengths are valid.
+// Phase 0, of a band alone: where its rows lie.
+__aicore__ inline void TabulateBand(const Problem& problem) {
+  AscendC::TPipe pipe;
+  BandPhase band;
+  band.Init(&problem, &pipe);
+  band.Process();
+  EndPipe();
+  AscendC::SyncAll();
+  problem.band_table.ForgetCached();
+}
+
+// Phases 1 and 2. Returns, on every core the same, whether lengths and band are valid.
 template <typename T>
 __aicore__ inline bool RunForwardPhases(const Problem& problem) {
+  if (problem.HasBand()) TabulateBand(problem);
   const bool lengths_are_valid = problem.LengthsAreValid();
   if (lengths_are_valid) {
     AscendC::TPipe pipe;

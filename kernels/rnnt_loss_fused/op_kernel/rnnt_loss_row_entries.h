@@ -210,12 +210,10 @@ class RowEntries {
   // The label of each row, or -1 where there is none.
   __aicore__ inline void ReadLabels(const RowGroup& group) {
     const AscendC::LocalTensor<int32_t> labels = labels_.Get<int32_t>();
-    LaneWalk lanes(group);
+    LaneWalk lanes(problem_, group);
     for (int32_t lane = 0; lane < group.count; ++lane) {
-      const int64_t u = lanes.NextColumn();
-      int32_t label = -1;
-      if (u < group.span.lattice.columns - 1) label = problem_->Label(group.span.sample, u);
-      labels.SetValue(lane, problem_->IsLabel(label) ? label : -1);
+      const int32_t label = lanes.NextLabel();
+      labels.SetValue(lane, label < 0 ? -1 : label);
       if (problem_->tiling.blank_in_targets != 0) {
         const bool is_blank = label == problem_->tiling.blank;
         Values(kLabelIsBlank).SetValue(lane, is_blank ? 1.0f : 0.0f);

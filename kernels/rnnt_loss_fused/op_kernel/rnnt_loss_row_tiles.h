@@ -3,20 +3,16 @@
 #ifndef ASR_ASCEND_RNNT_LOSS_ROW_TILES_H_
 #define ASR_ASCEND_RNNT_LOSS_ROW_TILES_H_
 
-#include "rnnt_loss_problem.h"
+#include "rnnt_loss_cells.h"
 
 namespace rnnt_loss {
-
-using asr_ascend::core::RowRun;
-using asr_ascend::core::SampleSpan;
-using asr_ascend::core::SlotCursor;
 
 // Neighbouring slots of one sample.
 struct RowGroup {
   SampleSpan span;
   int64_t first_slot;  // in the batch
   int32_t count;
-  SlotCursor cursor;  // of the first slot
+  CellCursor cursor;  // of the first slot
 };
 
 // Rows [begin, begin + rows) of a group, columns [column, column + columns) of them.
@@ -25,23 +21,32 @@ struct Piece {
   int32_t rows;
   int32_t column;
   int32_t columns;
-  SlotCursor cursor;
+  CellCursor cursor;
 };
 
-// The columns u of a group's rows, one after another.
+// The labels of a group's rows, one after another.
 class LaneWalk {
  public:
-  __aicore__ inline explicit LaneWalk(const RowGroup& group)
-      : lattice_(group.span.lattice), cursor_(group.cursor) {}
-  __aicore__ inline int64_t NextColumn() {
-    const int64_t u = cursor_.diagonal - cursor_.t;
-    cursor_ = asr_ascend::core::Advance(lattice_, cursor_, 1);
-    return u;
+  static constexpr int32_t kNoLabel = -1;     // none leads on from there
+  static constexpr int32_t kWrongLabel = -2;  // it isn't one
+
+  __aicore__ inline LaneWalk(const Problem* problem, const RowGroup& group)
+      : problem_(problem), span_(group.span), cells_(problem, group.span), cursor_(group.cursor) {}
+  __aicore__ inline int32_t NextLabel() {
+    const int64_t t = cursor_.t;
+    const int64_t u = cursor_.place.diagonal - t;
+    cursor_ = cells_.Advance(cursor_, 1);
+    if (u < 0 || u >= cells_.LastColumn(t)) return kNoLabel;
+    const int32_t label = problem_->Label(span_.sample, u);
+    if (!problem_->IsLabel(label)) return kWrongLabel;
+    return problem_->IsOpen(span_.sample, t, u) ? label : kNoLabel;
   }
 
  private:
-  Lattice lattice_;
-  SlotCursor cursor_;
+  const Problem* problem_;
+  SampleSpan span_;
+  Cells cells_;
+  CellCursor cursor_;
 };
 
 // This core's groups, one after another.
@@ -54,34 +59,28 @@ class GroupWalk {
     end_ = problem->ShareEnd(problem->tiling.num_rows);
     if (slot_ >= end_) return;
     span_ = asr_ascend::core::FindSample(problem->lengths, slot_);
-    cursor_ = asr_ascend::core::CursorAt(span_.lattice, slot_ - span_.first_slot);
+    cursor_ = Cells(problem_, span_).At(slot_ - span_.first_slot);
   }
   __aicore__ inline bool Next(RowGroup* group) {
     if (slot_ >= end_) return false;
-    int64_t sample_end = span_.first_slot + asr_ascend::core::CellCount(span_.lattice);
+    int64_t sample_end = span_.first_slot + span_.cells;
     if (slot_ == sample_end) {
-      span_.first_slot = sample_end;
-      ++span_.sample;
-      span_.lattice = asr_ascend::core::LatticeOf(problem_->lengths, span_.sample);
-      sample_end += asr_ascend::core::CellCount(span_.lattice);
-      cursor_ = SlotCursor{0, 0};
+      span_ = asr_ascend::core::NextSample(problem_->lengths, span_);
+      sample_end += span_.cells;
+      cursor_ = CellCursor{};
     }
     int64_t count = (sample_end < end_ ? sample_end : end_) - slot_;
     if (count > problem_->tiling.group_rows) count = problem_->tiling.group_rows;
     *group = RowGroup{span_, slot_, static_cast<int32_t>(count), cursor_};
     slot_ += count;
-    for (int64_t left = count; left > 0;) {
-      const int64_t step = asr_ascend::core::RunAt(span_.lattice, cursor_, left).count;
-      cursor_ = asr_ascend::core::Advance(span_.lattice, cursor_, step);
-      left -= step;
-    }
+    cursor_ = Cells(problem_, span_).Advance(cursor_, count);
     return true;
   }
 
  private:
   const Problem* problem_ = nullptr;
   SampleSpan span_{};
-  SlotCursor cursor_{};
+  CellCursor cursor_{};
   int64_t slot_ = 0;
   int64_t end_ = 0;
 };
@@ -90,12 +89,14 @@ class GroupWalk {
 class PieceWalk {
  public:
   __aicore__ inline PieceWalk() {}
-  __aicore__ inline void Start(const RnntLossFusedTilingData& tiling, const RowGroup& group) {
+  __aicore__ inline void Start(const Problem* problem, const RowGroup& group) {
+    const RnntLossFusedTilingData& tiling = problem->tiling;
+    problem_ = problem;
     tile_rows_ = tiling.tile_rows;
     tile_columns_ = tiling.tile_columns;
     vocab_ = static_cast<int32_t>(tiling.vocab);
     group_rows_ = group.count;
-    lattice_ = group.span.lattice;
+    span_ = group.span;
     next_ = Piece{0, 0, 0, 0, group.cursor};
   }
   __aicore__ inline bool Next(Piece* piece) {
@@ -109,17 +110,16 @@ class PieceWalk {
     if (next_.column < vocab_) return true;
     next_.column = 0;
     next_.begin += next_.rows;
-    for (int64_t left = next_.rows; left > 0 && next_.begin < group_rows_;) {
-      const int64_t step = asr_ascend::core::RunAt(lattice_, next_.cursor, left).count;
-      next_.cursor = asr_ascend::core::Advance(lattice_, next_.cursor, step);
-      left -= step;
+    if (next_.begin < group_rows_) {
+      next_.cursor = Cells(problem_, span_).Advance(next_.cursor, next_.rows);
     }
     return true;
   }
 
  private:
+  const Problem* problem_ = nullptr;
   Piece next_{};
-  Lattice lattice_{};
+  SampleSpan span_{};
   int32_t tile_rows_ = 0;
   int32_t tile_columns_ = 0;
   int32_t vocab_ = 0;
@@ -143,10 +143,10 @@ class PieceStream {
     groups_.Start(problem);
   }
   __aicore__ inline bool Next(RowPiece* row_piece) {
-    Piece piece;
+    Piece piece{};
     if (!pieces_.Next(&piece)) {
       if (!groups_.Next(&group_)) return false;
-      pieces_.Start(problem_->tiling, group_);
+      pieces_.Start(problem_, group_);
       pieces_.Next(&piece);
     }
     const bool last_window = piece.column + piece.columns == problem_->tiling.vocab;
@@ -173,9 +173,9 @@ struct RowBlock {
 // A piece's blocks, one after another. A gap that a copy can't express makes blocks of one row.
 class BlockWalk {
  public:
-  __aicore__ inline BlockWalk(const RowGroup& group, const Piece& piece, int64_t vocab,
-                              int64_t element_bytes)
-      : lattice_(group.span.lattice),
+  __aicore__ inline BlockWalk(const Problem* problem, const RowGroup& group, const Piece& piece,
+                              int64_t vocab, int64_t element_bytes)
+      : cells_(problem, group.span),
         cursor_(piece.cursor),
         first_element_(group.span.first_slot * vocab + piece.column),
         vocab_(vocab),
@@ -187,20 +187,20 @@ class BlockWalk {
     constexpr int64_t kMaxGap = 0xffffffff;
     constexpr int64_t kMaxRows = 4095;
     if (row_ >= rows_) return false;
-    const RowRun run = asr_ascend::core::RunAt(lattice_, cursor_, rows_ - row_);
+    const RowRun run = cells_.RunAt(cursor_, rows_ - row_);
     const int64_t gap = (run.row_step * vocab_ - columns_) * element_bytes_;
     int64_t rows = run.count < kMaxRows ? run.count : kMaxRows;
     if (gap > kMaxGap) rows = 1;
     *block = RowBlock{first_element_ + run.first_row * vocab_, row_, static_cast<int32_t>(rows),
                       rows > 1 ? static_cast<uint32_t>(gap) : 0};
-    cursor_ = asr_ascend::core::Advance(lattice_, cursor_, rows);
+    cursor_ = cells_.Advance(cursor_, rows);
     row_ += static_cast<int32_t>(rows);
     return true;
   }
 
  private:
-  Lattice lattice_;
-  SlotCursor cursor_;
+  Cells cells_;
+  CellCursor cursor_;
   int64_t first_element_;
   int64_t vocab_;
   int64_t element_bytes_;
@@ -214,7 +214,9 @@ template <typename T>
 class RowMover {
  public:
   __aicore__ inline RowMover() {}
-  __aicore__ inline void Init(const RnntLossFusedTilingData& tiling, GM_ADDR rows) {
+  __aicore__ inline void Init(const Problem* problem, GM_ADDR rows) {
+    const RnntLossFusedTilingData& tiling = problem->tiling;
+    problem_ = problem;
     vocab_ = tiling.vocab;
     pitch_ = tiling.row_pitch;
     rows_.SetGlobalBuffer(reinterpret_cast<__gm__ T*>(rows), tiling.num_rows * tiling.vocab);
@@ -222,7 +224,7 @@ class RowMover {
   __aicore__ inline void In(const AscendC::LocalTensor<T>& tile, const RowGroup& group,
                             const Piece& piece) const {
     const int32_t padding = Padding(piece);
-    BlockWalk walk(group, piece, vocab_, sizeof(T));
+    BlockWalk walk(problem_, group, piece, vocab_, sizeof(T));
     RowBlock block;
     while (walk.Next(&block)) {
       AscendC::DataCopyPad(
@@ -234,7 +236,7 @@ class RowMover {
   }
   __aicore__ inline void Out(const AscendC::LocalTensor<T>& tile, const RowGroup& group,
                              const Piece& piece) const {
-    BlockWalk walk(group, piece, vocab_, sizeof(T));
+    BlockWalk walk(problem_, group, piece, vocab_, sizeof(T));
     RowBlock block;
     while (walk.Next(&block)) {
       AscendC::DataCopyPad(
@@ -259,6 +261,7 @@ class RowMover {
     return static_cast<uint32_t>((pitch_ - RoundUp(piece.columns, kPerBlock)) / kPerBlock);
   }
 
+  const Problem* problem_ = nullptr;
   AscendC::GlobalTensor<T> rows_;
   int64_t vocab_ = 0;
   int32_t pitch_ = 0;

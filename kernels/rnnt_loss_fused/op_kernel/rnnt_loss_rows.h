@@ -14,7 +14,7 @@ class RowStatistics {
   __aicore__ inline void Init(const Problem* problem, AscendC::TPipe* pipe) {
     problem_ = problem;
     const RnntLossFusedTilingData& tiling = problem->tiling;
-    mover_.Init(tiling, problem->arguments.logits);
+    mover_.Init(problem, problem->arguments.logits);
     pitch_ = tiling.row_pitch;
     group_ = tiling.group_rows;
     const int32_t tile = tiling.tile_rows * pitch_;
@@ -67,8 +67,6 @@ class RowStatistics {
   enum Value { kBlank = 0, kLabel, kHigh, kLow, kMax, kSum, kX, kY, kFloor, kValues };
   static constexpr int32_t kWindows = 64;
   static constexpr int32_t kReduceFloats = 512;
-  static constexpr int32_t kNoLabel = -1;
-  static constexpr int32_t kWrongLabel = -2;
 
   __aicore__ inline Floats Values(Value value) {
     return values_.GetWithOffset<float>(group_, value * group_ * sizeof(float));
@@ -84,18 +82,13 @@ class RowStatistics {
   // none. A label out of place has the logit NaN, and so costs its own sample alone.
   __aicore__ inline void ReadLabels(const RowGroup& group) {
     AscendC::LocalTensor<int32_t> labels = labels_.Get<int32_t>();
-    LaneWalk lanes(group);
+    LaneWalk lanes(problem_, group);
     num_without_logit_ = 0;
     for (int32_t lane = 0; lane < group.count; ++lane) {
-      const int64_t u = lanes.NextColumn();
-      int32_t label = kNoLabel;
-      if (u < group.span.lattice.columns - 1) {
-        label = problem_->Label(group.span.sample, u);
-        if (!problem_->IsLabel(label)) label = kWrongLabel;
-      }
+      int32_t label = lanes.NextLabel();
       if (rows_are_short_) {
         if (label < 0) {
-          const int32_t entry = label == kNoLabel ? lane : ~lane;
+          const int32_t entry = label == LaneWalk::kNoLabel ? lane : ~lane;
           without_logit_.Get<int32_t>().SetValue(num_without_logit_++, entry);
         }
         const int32_t element = lane % tile_rows_ * pitch_ + (label < 0 ? 0 : label);
@@ -237,7 +230,7 @@ class RowStatistics {
       }
       const int32_t label = labels.GetValue(lane);
       if (label < 0) {
-        SetMissingLabel(lane, label == kNoLabel);
+        SetMissingLabel(lane, label == LaneWalk::kNoLabel);
       } else if (label >= piece.column && label - piece.column < piece.columns) {
         label_logits.SetValue(lane, rows.GetValue(row * pitch_ + label - piece.column));
       }
@@ -278,9 +271,9 @@ class RowStatistics {
     }
   }
 
-  // The last column has no label, so leaving by it is impossible; a wrong label's logit is NaN.
-  __aicore__ inline void SetMissingLabel(int32_t lane, bool is_last_column) {
-    if (is_last_column) {
+  // Without a label, leaving by it is impossible; a wrong label's logit is NaN.
+  __aicore__ inline void SetMissingLabel(int32_t lane, bool is_none) {
+    if (is_none) {
       Values(kLabel).SetValue(lane, kImpossible);
     } else {
       Values(kLabel).template ReinterpretCast<int32_t>().SetValue(lane, kNanBits);
@@ -306,7 +299,7 @@ class RowStatistics {
   OutBuffer norm_low_;
   Buffer mask_;
   Buffer labels_;
-  Buffer without_logit_;  // lanes of the last column; ~lane where the label is wrong
+  Buffer without_logit_;  // lanes without a label; ~lane where the label is wrong
   Buffer partial_;
   Buffer row_offsets_;
   Spreader spreader_;

@@ -118,9 +118,12 @@ class SampleResults {
   __aicore__ inline int32_t StatusOf(int64_t sample) const {
     if (problem_->tiling.has_status == 0) return RNNT_LOSS_STATUS_OK;
     const int64_t labels = problem_->lengths.Labels(sample);
-    if (problem_->lengths.Frames(sample) < 1) return RNNT_LOSS_STATUS_LOGIT_LENGTH;
+    if (!problem_->HasFrames(sample)) return RNNT_LOSS_STATUS_LOGIT_LENGTH;
     if (labels < 0 || labels > problem_->tiling.target_columns) {
       return RNNT_LOSS_STATUS_TARGET_LENGTH;
+    }
+    if (problem_->lengths.Cells(sample) < 0) {
+      return static_cast<int32_t>(-problem_->lengths.Cells(sample));
     }
     for (int64_t u = 0; u < labels; ++u) {
       if (!problem_->IsLabel(problem_->Label(sample, u))) return RNNT_LOSS_STATUS_LABEL;

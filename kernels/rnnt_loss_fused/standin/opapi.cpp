@@ -15,6 +15,8 @@ std::string RunFused(standin::Prepared& prepared, void* workspace) {
   gm.targets = tensors.Input(1, "targets");
   gm.logit_lengths = tensors.Input(2, "logit_lengths");
   gm.target_lengths = tensors.Input(3, "target_lengths");
+  gm.band = tensors.Input(4, "band");
+  gm.emission_windows = tensors.Input(5, "emission_windows");
   gm.loss = tensors.Output(0, "loss");
   gm.grad = tensors.Output(1, "grad");
   gm.status = tensors.Output(2, "status");
@@ -30,6 +32,8 @@ std::string RunForward(standin::Prepared& prepared, void*) {
   gm.targets = tensors.Input(1, "targets");
   gm.logit_lengths = tensors.Input(2, "logit_lengths");
   gm.target_lengths = tensors.Input(3, "target_lengths");
+  gm.band = tensors.Input(4, "band");
+  gm.emission_windows = tensors.Input(5, "emission_windows");
   gm.loss = tensors.Output(0, "loss");
   gm.state = tensors.Output(1, "state");
   gm.status = tensors.Output(2, "status");
@@ -49,6 +53,8 @@ std::string RunBackward(standin::Prepared& prepared, void*) {
   gm.target_lengths = tensors.Input(3, "target_lengths");
   gm.state = tensors.Input(4, "state");
   gm.grad_loss = tensors.Input(5, "grad_loss");
+  gm.band = tensors.Input(6, "band");
+  gm.emission_windows = tensors.Input(7, "emission_windows");
   gm.grad = in_place ? gm.logits : tensors.Output(0, "grad");
   return tensors.Launch(CallBackward, gm);
 }
@@ -57,33 +63,34 @@ std::string RunBackward(standin::Prepared& prepared, void*) {
 
 extern "C" {
 
-int aclnnRnntLossFusedGetWorkspaceSize(const aclTensor* logits, const aclTensor* targets,
-                                       const aclTensor* logitLengths,
-                                       const aclTensor* targetLengths, int64_t blank, double clamp,
-                                       bool fusedLogSoftmax, bool blankInTargets,
-                                       const aclTensor* lossOut, const aclTensor* gradOut,
-                                       const aclTensor* statusOutOptional, uint64_t* workspaceSize,
-                                       aclOpExecutor** executor) {
-  return standin::Prepare("RnntLossFused", {logits, targets, logitLengths, targetLengths},
-                          {blank, static_cast<float>(clamp), fusedLogSoftmax, blankInTargets},
-                          {lossOut, gradOut, statusOutOptional}, RunFused, workspaceSize, executor);
+int aclnnRnntLossFusedGetWorkspaceSize(
+    const aclTensor* logits, const aclTensor* targets, const aclTensor* logitLengths,
+    const aclTensor* targetLengths, const aclTensor* bandOptional,
+    const aclTensor* emissionWindowsOptional, int64_t blank, double clamp, bool fusedLogSoftmax,
+    bool blankInTargets, const aclTensor* lossOut, const aclTensor* gradOut,
+    const aclTensor* statusOutOptional, uint64_t* workspaceSize, aclOpExecutor** executor) {
+  return standin::Prepare(
+      "RnntLossFused",
+      {logits, targets, logitLengths, targetLengths, bandOptional, emissionWindowsOptional},
+      {blank, static_cast<float>(clamp), fusedLogSoftmax, blankInTargets},
+      {lossOut, gradOut, statusOutOptional}, RunFused, workspaceSize, executor);
 }
 int aclnnRnntLossFused(void* workspace, uint64_t workspaceSize, aclOpExecutor* executor,
                        void* stream) {
   return standin::Launch("aclnnRnntLossFused", workspace, workspaceSize, executor, stream);
 }
 
-int aclnnRnntLossForwardGetWorkspaceSize(const aclTensor* logits, const aclTensor* targets,
-                                         const aclTensor* logitLengths,
-                                         const aclTensor* targetLengths, int64_t blank,
-                                         bool fusedLogSoftmax, bool needsGrad, bool blankInTargets,
-                                         const aclTensor* lossOut, const aclTensor* stateOut,
-                                         const aclTensor* statusOutOptional,
-                                         uint64_t* workspaceSize, aclOpExecutor** executor) {
-  return standin::Prepare("RnntLossForward", {logits, targets, logitLengths, targetLengths},
-                          {blank, fusedLogSoftmax, needsGrad, blankInTargets},
-                          {lossOut, stateOut, statusOutOptional}, RunForward, workspaceSize,
-                          executor);
+int aclnnRnntLossForwardGetWorkspaceSize(
+    const aclTensor* logits, const aclTensor* targets, const aclTensor* logitLengths,
+    const aclTensor* targetLengths, const aclTensor* bandOptional,
+    const aclTensor* emissionWindowsOptional, int64_t blank, bool fusedLogSoftmax, bool needsGrad,
+    bool blankInTargets, const aclTensor* lossOut, const aclTensor* stateOut,
+    const aclTensor* statusOutOptional, uint64_t* workspaceSize, aclOpExecutor** executor) {
+  return standin::Prepare(
+      "RnntLossForward",
+      {logits, targets, logitLengths, targetLengths, bandOptional, emissionWindowsOptional},
+      {blank, fusedLogSoftmax, needsGrad, blankInTargets}, {lossOut, stateOut, statusOutOptional},
+      RunForward, workspaceSize, executor);
 }
 int aclnnRnntLossForward(void* workspace, uint64_t workspaceSize, aclOpExecutor* executor,
                          void* stream) {
@@ -93,12 +100,14 @@ int aclnnRnntLossForward(void* workspace, uint64_t workspaceSize, aclOpExecutor*
 int aclnnRnntLossBackwardGetWorkspaceSize(const aclTensor* logits, const aclTensor* targets,
                                           const aclTensor* logitLengths,
                                           const aclTensor* targetLengths, const aclTensor* state,
-                                          const aclTensor* gradLoss, int64_t blank, double clamp,
-                                          bool fusedLogSoftmax, double fastemitLambda,
+                                          const aclTensor* gradLoss, const aclTensor* bandOptional,
+                                          const aclTensor* emissionWindowsOptional, int64_t blank,
+                                          double clamp, bool fusedLogSoftmax, double fastemitLambda,
                                           bool blankInTargets, const aclTensor* gradOut,
                                           uint64_t* workspaceSize, aclOpExecutor** executor) {
   return standin::Prepare("RnntLossBackward",
-                          {logits, targets, logitLengths, targetLengths, state, gradLoss},
+                          {logits, targets, logitLengths, targetLengths, state, gradLoss,
+                           bandOptional, emissionWindowsOptional},
                           {blank, static_cast<float>(clamp), fusedLogSoftmax,
                            static_cast<float>(fastemitLambda), blankInTargets},
                           {gradOut}, RunBackward, workspaceSize, executor);

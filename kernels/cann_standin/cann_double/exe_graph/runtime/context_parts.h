@@ -70,6 +70,9 @@ class ExtendedKernelContext {
   const CompileTimeTensorDesc* GetInputDesc(size_t index) const {
     return cann_double::Get(fields.input_types, index);
   }
+  const CompileTimeTensorDesc* GetOptionalInputDesc(size_t index) const {
+    return GetInputDesc(index);
+  }
   const CompileTimeTensorDesc* GetOutputDesc(size_t index) const {
     return cann_double::Get(fields.output_types, index);
   }

@@ -13,6 +13,7 @@ class InferShapeContext : public ExtendedKernelContext {
     const StorageShape* shape = cann_double::Get(fields.inputs, index);
     return shape == nullptr ? nullptr : &shape->GetOriginShape();
   }
+  const Shape* GetOptionalInputShape(size_t index) const { return GetInputShape(index); }
   Shape* GetOutputShape(size_t index) {
     return index < output_shapes.size() ? &output_shapes[index] : nullptr;
   }

@@ -26,6 +26,7 @@ class TilingContext : public ExtendedKernelContext {
   const StorageShape* GetInputShape(size_t index) const {
     return cann_double::Get(fields.inputs, index);
   }
+  const StorageShape* GetOptionalInputShape(size_t index) const { return GetInputShape(index); }
   const StorageShape* GetOutputShape(size_t index) const {
     return cann_double::Get(fields.outputs, index);
   }
