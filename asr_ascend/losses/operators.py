@@ -42,8 +42,9 @@ library.define(
     " -> (Tensor frames, Tensor log_probs)"
 )
 
-# Given logits, B and needs_grad: costs and state, uninitialised, as a device's kernel makes them.
-NewOutputs = Callable[[Tensor, int, bool], tuple[Tensor, Tensor]]
+# Given logits, B, needs_grad and band: costs and state, uninitialised, as a device's kernel makes
+# them.
+NewOutputs = Callable[[Tensor, int, bool, Tensor | None], tuple[Tensor, Tensor]]
 _new_outputs: dict[str, NewOutputs] = {}
 
 
@@ -77,7 +78,7 @@ def costs_and_gradient(
 
 @torch.no_grad()
 def costs_and_gradient_fused(logits: Tensor, problem: Problem) -> tuple[Tensor, Tensor]:
-    """The same by one kernel, which has neither FastEmit nor emission windows."""
+    """The same by one kernel, which has no FastEmit."""
     result, grad = torch.ops.asr_ascend.rnnt_loss_fused(logits.detach(), *problem)
     return result, grad
 
@@ -100,8 +101,9 @@ def best_paths(logits: Tensor, problem: Problem) -> tuple[Tensor, Tensor]:
 
 @torch.library.register_fake("asr_ascend::rnnt_loss_forward", lib=library)
 def _forward_fake(logits: Tensor, targets: Tensor, *arguments: Any) -> tuple[Tensor, Tensor]:
-    *_, needs_grad, _ = arguments
-    return _new_outputs[logits.device.type](logits, targets.shape[0], needs_grad)
+    *fields, needs_grad, _ = arguments
+    band = Problem(targets, *fields).band
+    return _new_outputs[logits.device.type](logits, targets.shape[0], needs_grad, band)
 
 
 @torch.library.register_fake("asr_ascend::rnnt_loss_backward", lib=library)
@@ -116,7 +118,7 @@ def _backward_in_place_fake(grad_costs: Tensor, logits: Tensor, *_: Any) -> None
 
 @torch.library.register_fake("asr_ascend::rnnt_loss_fused", lib=library)
 def _fused_fake(logits: Tensor, targets: Tensor, *rest: Any) -> tuple[Tensor, Tensor]:
-    result, _ = _new_outputs[logits.device.type](logits, targets.shape[0], False)
+    result, _ = _new_outputs[logits.device.type](logits, targets.shape[0], False, None)
     return result, torch.empty_like(logits, memory_format=torch.contiguous_format)
 
 

@@ -70,7 +70,7 @@ def rnnt_loss(
             then hold the rows of the band's cells only, in the order of t, then u, and every other
             cell is impossible. Columns never fall from frame to frame. They overlap the frame
             before or lie one label above it. The first frame holds column 0, the last one U_b.
-            :func:`lattice_band` makes one. Not on an NPU yet.
+            :func:`lattice_band` makes one.
         reuse_logits: let the gradient overwrite the memory of ``logits``, so that none is
             allocated. Only one backward pass is possible then, and whoever else saved ``logits``
             for a backward pass gets torch's error about an in-place modification. The reference

@@ -176,8 +176,11 @@ def check_values(logits: Tensor, problem: Problem) -> None:
     check_targets(problem, logits.shape[-1])
 
 
-def check_sizes(logits: Tensor, problem: Problem) -> None:
-    """Raises ValueError unless lengths fit ``logits`` and the columns of ``targets``."""
+def check_sizes(logits: Tensor, problem: Problem, with_band: bool = True) -> None:
+    """Raises ValueError unless lengths fit ``logits`` and the columns of ``targets``.
+
+    with_band: whether a band is looked at too.
+    """
     packed = logits.dim() == 2
     check_lengths(
         problem.logit_lengths,
@@ -186,7 +189,7 @@ def check_sizes(logits: Tensor, problem: Problem) -> None:
         max_labels=label_limit(logits, problem.targets),
         num_rows=logits.shape[0] if packed and problem.band is None else None,
     )
-    if problem.band is not None:
+    if problem.band is not None and with_band:
         check_band(problem.band, problem.logit_lengths, problem.target_lengths)
         cells = int(band_columns(problem.band, problem.logit_lengths).sum())
         if cells != logits.shape[0]:

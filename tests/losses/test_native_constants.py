@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import os
 import re
 import shutil
@@ -52,7 +53,8 @@ def test_cpu_library() -> None:
 
 def test_npu_statuses() -> None:
     header = definitions("rnnt_loss_fused_tiling_key.h")
-    for name in ("OK", "LOGIT_LENGTH", "TARGET_LENGTH", "LABEL", "ROW_TOTAL", "CROSS_CHECK"):
+    names = ("OK", "LOGIT_LENGTH", "TARGET_LENGTH", "LABEL", "ROW_TOTAL", "CROSS_CHECK")
+    for name in (*names, "BAND", "BAND_WIDTH"):
         assert header[f"RNNT_LOSS_STATUS_{name}"] == getattr(npu_status, name)
     assert definitions("rnnt_loss_npu.cpp")["kCalls"] == npu_status.KEPT_CALLS
 
@@ -67,11 +69,13 @@ def test_npu_state_size(tmp_path: Path) -> None:
     compiler = os.environ.get("CXX", "g++")
     if shutil.which(compiler) is None:
         pytest.skip(f"there is no C++ compiler `{compiler}`")
-    sizes = [(rows, batch) for rows in (0, 1, 15, 16, 17, 4097, 2**33) for batch in (0, 1, 3, 999)]
+    rows = (0, 1, 15, 16, 17, 4097, 2**33)
+    sizes = list(itertools.product(rows, (0, 1, 3, 999), (0, 1, 5, 2000)))
     program = tmp_path / "state_size.cpp"
     lines = (
-        f'std::printf("%lld\\n", (long long)rnnt_loss_fused::StateShape({rows}, {batch}, true)[0]);'
-        for rows, batch in sizes
+        'std::printf("%lld\\n", (long long)rnnt_loss_fused::StateShape('
+        f"{rows}, {batch}, true, {frames})[0]);"
+        for rows, batch, frames in sizes
     )
     header = source("rnnt_loss_fused_tiling_plan.h")
     program.write_text(f'#include "{header}"\n#include <cstdio>\nint main() {{ {"".join(lines)} }}')

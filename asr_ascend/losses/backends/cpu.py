@@ -53,8 +53,10 @@ def best_paths(logits: Tensor, problem: Problem) -> tuple[Tensor, Tensor]:
     return operators.best_paths(logits, problem)
 
 
-def new_outputs(logits: Tensor, batch_size: int, needs_grad: bool) -> tuple[Tensor, Tensor]:
-    """Costs and state of ``rnnt_loss_forward``, uninitialised."""
+def new_outputs(
+    logits: Tensor, batch_size: int, needs_grad: bool, band: Tensor | None
+) -> tuple[Tensor, Tensor]:
+    """Costs and state of ``rnnt_loss_forward``, uninitialised. A band changes nothing in them."""
     costs = logits.new_empty(batch_size, dtype=torch.float64)
     # One slot per row of the tensor, padding included: how many are used depends on values.
     num_rows = math.prod(logits.shape[:-1]) if needs_grad else 0
@@ -65,7 +67,7 @@ def _forward(logits: Tensor, *arguments: Any) -> tuple[Tensor, Tensor]:
     *fields, needs_grad, _ = arguments
     problem = _kernel_problem(Problem._make(fields))
     logits = _row_contiguous(logits)
-    costs, state = new_outputs(logits, problem.targets.shape[0], needs_grad)
+    costs, state = new_outputs(logits, problem.targets.shape[0], needs_grad, problem.band)
     status, failure = cpu_library.forward(logits, problem, costs, state if needs_grad else None)
     _finish(status, failure, logits, problem)
     return costs, state

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from asr_ascend.losses import checks, layout, operators, values
-from asr_ascend.losses.backends import closed_windows, npu_library, npu_status
+from asr_ascend.losses.backends import npu_library, npu_status
 from asr_ascend.losses.backends.npu_library import DEVICE_TYPE
 from asr_ascend.losses.problem import Problem, on_device
 
@@ -23,7 +23,7 @@ MAX_CORES = 64
 BLOCK_BYTES = 32
 CACHE_LINE_BYTES = 64
 
-HAS_BANDS = False
+HAS_BANDS = True
 
 
 def is_available() -> bool:
@@ -52,10 +52,7 @@ def costs(
 ) -> Tensor:
     """See ``LossBackend``; float32."""
     rows, prepared, _ = _prepare(logits, problem, reuse_logits, validate, values_checked)
-    if prepared.emission_windows is not None:
-        result = closed_windows.costs(rows, prepared, reuse_logits)
-    else:
-        result = operators.costs(rows, prepared, reuse_logits)
+    result = operators.costs(rows, prepared, reuse_logits)
     if validate:
         npu_status.check_latest_status(logits.device)
     return result
@@ -73,9 +70,7 @@ def costs_and_gradient(
     rows, prepared, places = _prepare(logits, problem, reuse_logits, validate, values_checked)
     # Rows that were picked out of padded logits are a copy, whose memory may be used.
     in_place = reuse_logits or places is not None
-    if prepared.emission_windows is not None:
-        result, grad = closed_windows.costs_and_gradient(rows, prepared)
-    elif in_place or prepared.fastemit_lambda != 0.0:
+    if in_place or prepared.fastemit_lambda != 0.0:
         result, grad = operators.costs_and_gradient(rows, prepared, in_place)
     else:
         result, grad = operators.costs_and_gradient_fused(rows, prepared)
@@ -88,18 +83,24 @@ def costs_and_gradient(
     return result, grad
 
 
-def new_outputs(logits: Tensor, batch_size: int, needs_grad: bool) -> tuple[Tensor, Tensor]:
+def new_outputs(
+    logits: Tensor, batch_size: int, needs_grad: bool, band: Tensor | None
+) -> tuple[Tensor, Tensor]:
     """Costs and state of ``rnnt_loss_forward``, uninitialised."""
-    size = state_size(logits.shape[0], batch_size) if needs_grad else 0
+    band_frames = 0 if band is None else band.shape[1]
+    size = state_size(logits.shape[0], batch_size, band_frames) if needs_grad else 0
     costs = logits.new_empty(batch_size, dtype=torch.float32)
     return costs, logits.new_empty(size, dtype=torch.float32)
 
 
-def state_size(num_rows: int, batch_size: int) -> int:
+def state_size(num_rows: int, batch_size: int, band_frames: int = 0) -> int:
     """Float32 elements of the state that a gradient needs: StateShape of the operator's tiling."""
     planes = STATE_PLANES * _round_up(4 * num_rows, CACHE_LINE_BYTES)
     flags = _round_up(planes + BLOCK_BYTES * batch_size, CACHE_LINE_BYTES)
-    return _round_up(flags + BLOCK_BYTES * (MAX_CORES + 1), CACHE_LINE_BYTES) // 4
+    size = _round_up(flags + BLOCK_BYTES * (MAX_CORES + 1), CACHE_LINE_BYTES)
+    if band_frames > 0:
+        size += _round_up(8 * batch_size * (2 + band_frames), CACHE_LINE_BYTES)
+    return size // 4
 
 
 def _round_up(value: int, multiple: int) -> int:
@@ -130,6 +131,8 @@ def _prepare(
         targets=problem.targets.to(torch.int32),
         logit_lengths=on_device(problem.logit_lengths.to(torch.int32), logits.device),
         target_lengths=on_device(problem.target_lengths.to(torch.int32), logits.device),
+        emission_windows=_int32_on_device(problem.emission_windows, logits.device),
+        band=_int32_on_device(problem.band, logits.device),
     )
     if logits.dim() == 4:
         problem = _with_lengths_on_host(problem)
@@ -142,13 +145,17 @@ def _prepare(
     return logits if reuse_logits else logits.contiguous(), prepared, None
 
 
+def _int32_on_device(index: Tensor | None, device: torch.device) -> Tensor | None:
+    return None if index is None else on_device(index.to(torch.int32), device)
+
+
 def _check_limits(logits: Tensor, problem: Problem) -> None:
     if logits.dtype not in _DTYPES:
         raise TypeError(
             "`logits` on an NPU must be float32, float16 or bfloat16, "
             f"but is {checks.dtype_name(logits.dtype)}."
         )
-    if problem.targets.shape[1] > MAX_TARGET_COLUMNS:
+    if problem.targets.shape[1] > MAX_TARGET_COLUMNS and problem.band is None:
         raise ValueError(
             f"`targets` on an NPU must have at most {MAX_TARGET_COLUMNS} columns, "
             f"but has {problem.targets.shape[1]}."
@@ -158,15 +165,6 @@ def _check_limits(logits: Tensor, problem: Problem) -> None:
             "`delay_penalty` must be 0 on an NPU, whose operator has none yet, "
             f"but is {problem.delay_penalty}."
         )
-    if problem.band is not None:
-        raise ValueError(
-            "`band` must be None on an NPU, whose operator has no bands yet, but is given."
-        )
-    if problem.blank_in_targets and problem.emission_windows is not None:
-        # Closing a window moves the label's logit away, and blank's with it.
-        raise ValueError(
-            '`blank_in_targets` on an NPU must be "error" with `emission_windows`, but is "allow".'
-        )
 
 
 def _check_values(logits: Tensor, problem: Problem, validate: bool) -> None:
@@ -175,7 +173,11 @@ def _check_values(logits: Tensor, problem: Problem, validate: bool) -> None:
         on_host = problem._replace(emission_windows=None).with_indices(Tensor.cpu)
         values.check_values(logits, on_host)
     elif _lengths_are_on_cpu(problem) and not torch.compiler.is_compiling():
-        values.check_sizes(logits, problem)
+        values.check_sizes(logits, problem, with_band=_is_on_cpu(problem.band))
+
+
+def _is_on_cpu(index: Tensor | None) -> bool:
+    return index is not None and index.device.type == "cpu"
 
 
 def _lengths_are_on_cpu(problem: Problem) -> bool:

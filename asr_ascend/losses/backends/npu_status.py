@@ -8,7 +8,7 @@ from asr_ascend.losses.backends.npu_library import DEVICE_TYPE
 KEPT_CALLS = 64  # rnnt_loss_npu.cpp
 
 # rnnt_loss_fused_tiling_key.h
-OK, LOGIT_LENGTH, TARGET_LENGTH, LABEL, ROW_TOTAL, CROSS_CHECK = range(6)
+OK, LOGIT_LENGTH, TARGET_LENGTH, LABEL, ROW_TOTAL, CROSS_CHECK, BAND, BAND_WIDTH = range(8)
 
 
 def check_status(device: torch.device | str | None = None) -> None:
@@ -55,7 +55,10 @@ def _status_error(status: list[int], calls_ago: int) -> Exception | None:
     """What is wrong with a call, or None; a sample's own fault before the batch's."""
     call = "the latest call" if calls_ago == 0 else f"the call {calls_ago} before the latest"
     messages = {
-        LOGIT_LENGTH: "`logit_lengths` must be at least 1, but is not for {samples} of {call}.",
+        LOGIT_LENGTH: (
+            "`logit_lengths` must be at least 1 and at most the frames of a `band`, "
+            "but is not for {samples} of {call}."
+        ),
         TARGET_LENGTH: (
             "`target_lengths` must be at least 0 and at most the columns of `targets`, "
             "but is not for {samples} of {call}."
@@ -65,8 +68,17 @@ def _status_error(status: list[int], calls_ago: int) -> Exception | None:
             "but do not for {samples} of {call}."
         ),
         ROW_TOTAL: (
-            "packed `logits` must have sum(logit_lengths * (target_lengths + 1)) rows, "
-            "but do not in {call}."
+            "packed `logits` must have sum(logit_lengths * (target_lengths + 1)) rows, or as many "
+            "as a `band` has cells, but do not in {call}."
+        ),
+        BAND: (
+            "`band` must hold columns that never fall from frame to frame, overlap or meet at a "
+            "step of one label, begin with column 0 and end with the last one, but does not for "
+            "{samples} of {call}."
+        ),
+        BAND_WIDTH: (
+            "`band` on an NPU must have at most 1024 columns in a frame of utterances of more than "
+            "1024 frames, but has more for {samples} of {call}."
         ),
         CROSS_CHECK: (
             "the forward and backward scores of {samples} of {call} disagree: this is a fault in "

@@ -217,9 +217,10 @@ bool Run() {
   aclOpExecutor* executor = nullptr;
   if (!Succeeded(aclnnRnntLossFusedGetWorkspaceSize(
                      logits_tensor.get(), targets_tensor.get(), logit_lengths_tensor.get(),
-                     target_lengths_tensor.get(), kBlank, kClamp, kFusedLogSoftmax, kBlankInTargets,
-                     loss_tensor.get(), grad_tensor.get(), status_tensor.get(), &workspace_bytes,
-                     &executor),
+                     target_lengths_tensor.get(), /*bandOptional=*/nullptr,
+                     /*emissionWindowsOptional=*/nullptr, kBlank, kClamp, kFusedLogSoftmax,
+                     kBlankInTargets, loss_tensor.get(), grad_tensor.get(), status_tensor.get(),
+                     &workspace_bytes, &executor),
                  "aclnnRnntLossFusedGetWorkspaceSize")) {
     return false;
   }

@@ -97,7 +97,8 @@ inline std::string CheckInputShapes(const InputShapes& inputs) {
     error = CheckShape("targets", "(B, S)", inputs.targets, {sizes.batch, sizes.target_columns});
   }
   if (error.empty() && inputs.band.has_value()) {
-    error = CheckShape("band", "(B, T, 2)", *inputs.band, {sizes.batch, sizes.band_frames, 2});
+    const int64_t frames = inputs.band->size() == 3 ? sizes.band_frames : kUnknownSize;
+    error = CheckShape("band", "(B, T, 2)", *inputs.band, {sizes.batch, frames, 2});
     if (error.empty() && sizes.band_frames == 0 && sizes.batch != 0) {
       error = "`band` must have at least one frame, but has shape " + Text(*inputs.band) + ".";
     }

@@ -21,7 +21,7 @@ def squeezed(text: str) -> str:
 def test_readme_lists_every_operand_and_attribute(name: str) -> None:
     rows = re.findall(rf"^\| {name} \|.*$", README, re.MULTILINE)
     assert len(rows) == 1
-    for types in re.findall(rf'"{name}", (?:\w+, )?(k\w+)\)', DEFINITION):
+    for types in re.findall(rf'"{name}", (?:\w+, )?(k\w+)(?:, \w+)?\)', DEFINITION):
         assert re.search(rf"\| {TYPES[types]} \| ND \|", rows[0]), rows[0]
 
 
@@ -45,24 +45,28 @@ def test_document_has_both_phases_in_the_order_of_the_definition(operator: str) 
     prototype = re.search(rf"aclnn{operator}GetWorkspaceSize\((.*?)\);", document).group(1)
     names = [re.split(r"[ *]", argument)[-1] for argument in prototype.split(", ")]
     common = ["logits", "targets", "logitLengths", "targetLengths"]
+    restrictions = ["bandOptional", "emissionWindowsOptional"]
     assert (
         names
         == {
             "RnntLossFused": [
                 *common,
+                *restrictions,
                 *["blank", "clamp", "fusedLogSoftmax", "blankInTargets"],
                 *["lossOut", "gradOut", "statusOutOptional"],
                 *["workspaceSize", "executor"],
             ],
             "RnntLossForward": [
                 *common,
+                *restrictions,
                 *["blank", "fusedLogSoftmax", "needsGrad", "blankInTargets"],
                 *["lossOut", "stateOut", "statusOutOptional"],
                 *["workspaceSize", "executor"],
             ],
             "RnntLossBackward": [
                 *common,
-                *["state", "gradLoss", "blank", "clamp", "fusedLogSoftmax", "fastemitLambda"],
+                *["state", "gradLoss", *restrictions],
+                *["blank", "clamp", "fusedLogSoftmax", "fastemitLambda"],
                 *["blankInTargets", "gradOut"],
                 *["workspaceSize", "executor"],
             ],

@@ -289,16 +289,39 @@ def test_another_band_in_the_backward_pass_stays_inside_of_the_tensors(
     """What it computes is of no use; rows may be written twice, but nothing outside of them."""
     draws = random.Random(0)
     twice = re.compile(r"DataCopyPad: `dst` \(GM `grad`\) is written .* earlier write")
-    ran = 0
     for _ in range(200):
         band = torch.tensor([[[draws.randint(-3, 9) for _ in range(2)] for _ in range(5)]] * 3)
         try:
             options = {"band": BASE_BAND, "backward_band": band, "entry": "split", "cores": 1}
             emulated.call(operator, BASE, **options)
-            ran += 1
         except emulated.Violation as violation:
             assert twice.match(str(violation))
-    assert ran > 0
+
+
+def test_wrong_numbers_anywhere(operator: ctypes.CDLL) -> None:
+    """The emulator fails on any access outside a tensor, whatever lengths and band say."""
+    draws = random.Random(1)
+    ran = {True: 0, False: 0}
+    for seed in range(150):
+        sizes = [(draws.randint(1, 6), draws.randint(0, 4)) for _ in range(3)]
+        band = bands.random_bands(sizes, 1, seed)
+        case = bands.make_banded_case(sizes, 5, band, blank=1, seed=seed)
+        fields = [band.clone(), case.logit_lengths.clone(), case.target_lengths.clone()]
+        for _ in range(draws.randint(1, 2)):
+            field = draws.choice(fields).view(-1)
+            value = draws.choice([*range(-3, 9), 2**31 - 1, -(2**31)])
+            field[draws.randrange(len(field))] = value
+        wrong = replace(case, logit_lengths=fields[1], target_lengths=fields[2])
+        options = {"band": fields[0], "entry": draws.choice(["fused", "split"])}
+        result = emulated.call(operator, wrong, cores=draws.randint(1, 5), seed=seed, **options)
+        valid = bool((result.status == OK).all())
+        ran[valid] += 1
+        if not valid:
+            assert (result.status != OK).all()
+            assert result.costs.isnan().all() and (result.gradient == 0).all()
+        else:
+            emulated.assert_costs(result.costs, bands.exact(wrong, fields[0])[0])
+    assert min(ran.values()) > 10
 
 
 def test_windows_in_a_band_and_without(operator: ctypes.CDLL) -> None:

@@ -44,10 +44,22 @@ def operands(dtype: torch.dtype = torch.float32) -> dict[str, dict[str, Any]]:
     grad = {"grad": torch.empty(ROWS, VOCAB, dtype=dtype).npu()}
     blank, clamp, fused = {"blank": 4}, {"clamp": -1.0}, {"fused_log_softmax": True}
     allowed = {"blank_in_targets": False}
+    restrictions = {"band": None, "emission_windows": None}
     return {
-        "RnntLossFused": {**inputs, **blank, **clamp, **fused, **allowed, **loss, **grad, **status},
+        "RnntLossFused": {
+            **inputs,
+            **restrictions,
+            **blank,
+            **clamp,
+            **fused,
+            **allowed,
+            **loss,
+            **grad,
+            **status,
+        },
         "RnntLossForward": {
             **inputs,
+            **restrictions,
             **blank,
             **fused,
             "needs_grad": True,
@@ -60,6 +72,7 @@ def operands(dtype: torch.dtype = torch.float32) -> dict[str, dict[str, Any]]:
             **inputs,
             "state": floats(state_size()),
             "grad_loss": torch.ones(BATCH).npu(),
+            **restrictions,
             **blank,
             **clamp,
             **fused,

@@ -149,12 +149,13 @@ FAULTS: dict[Callable[[oracles.Case], oracles.Case], tuple[str, str]] = {
     long_utterance: (
         "packed `logits` must have sum(logit_lengths * (target_lengths + 1)) = 21 rows, "
         "but has 20.",
-        "packed `logits` must have sum(logit_lengths * (target_lengths + 1)) rows, "
-        "but do not in {call}.",
+        "packed `logits` must have sum(logit_lengths * (target_lengths + 1)) rows, or as many "
+        "as a `band` has cells, but do not in {call}.",
     ),
     no_frames: (
         "`logit_lengths` must be at least 1, but is 0 for sample 1.",
-        "`logit_lengths` must be at least 1, but is not for samples 1 and 2 of {call}.",
+        "`logit_lengths` must be at least 1 and at most the frames of a `band`, "
+        "but is not for samples 1 and 2 of {call}.",
     ),
     too_many_labels: (
         "`target_lengths` must be in [0, 2], but is 3 for sample 1.",
@@ -217,16 +218,6 @@ def test_a_bad_label_makes_the_mean_nan_for_the_loss_scaler() -> None:
     gradient = leaf.grad.cpu()
     assert value.cpu().isnan()
     assert gradient[:12].isnan().all() and gradient[12:].isfinite().all()
-
-
-def test_blank_in_targets_with_windows_is_refused() -> None:
-    case = a_case()
-    windows = torch.zeros(3, 2, 2, dtype=torch.int64)
-    message = (
-        '`blank_in_targets` on an NPU must be "error" with `emission_windows`, but is "allow".'
-    )
-    with pytest.raises(ValueError, match=f"^{re.escape(message)}$"):
-        loss(case, emission_windows=windows, blank_in_targets="allow")
 
 
 @each_fault

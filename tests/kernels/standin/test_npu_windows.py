@@ -1,4 +1,4 @@
-"""Emission windows on NPU tensors, over the stand-in: rnnt_loss closes them in a copy there."""
+"""Emission windows on NPU tensors, over the stand-in: an input of the operator."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ OPTIONS = [{}, {"clamp": 0.1, "fastemit_lambda": 0.3}]
 @pytest.mark.parametrize("reuse_logits", [False, True])
 @pytest.mark.parametrize("options", OPTIONS, ids=str)
 def test_loss(options: dict[str, float], reuse_logits: bool, lengths_on: str) -> None:
-    """Value, and gradient through autograd, which goes back through the copy."""
+    """Value, and gradient through autograd."""
     check(
         CASE,
         upstream=torch.tensor([1.0, -2.0, 0.5]),

@@ -126,11 +126,13 @@ aclnnStatus aclDestroyTensor(const aclTensor* tensor) {
 
 aclnnStatus aclnnRnntLossFusedGetWorkspaceSize(
     const aclTensor* logits, const aclTensor* targets, const aclTensor* logitLengths,
-    const aclTensor* targetLengths, int64_t blank, double clamp, bool fusedLogSoftmax,
+    const aclTensor* targetLengths, const aclTensor* bandOptional,
+    const aclTensor* emissionWindowsOptional, int64_t blank, double clamp, bool fusedLogSoftmax,
     bool blankInTargets, const aclTensor* lossOut, const aclTensor* gradOut,
     const aclTensor* statusOutOptional, uint64_t* workspaceSize, aclOpExecutor** executor) {
   if (IsFaulty("workspace_size")) return Fail(kInvalidParameter, "A made-up fault.");
-  const std::vector<const aclTensor*> inputs = {logits, targets, logitLengths, targetLengths};
+  const std::vector<const aclTensor*> inputs = {
+      logits, targets, logitLengths, targetLengths, bandOptional, emissionWindowsOptional};
   const std::vector<const aclTensor*> outputs = {lossOut, gradOut, statusOutOptional};
   for (const aclTensor* tensor : {logits, targets, logitLengths, targetLengths, lossOut, gradOut}) {
     if (tensor == nullptr) return Fail(kNullPointer, "A tensor is nullptr.");
@@ -174,8 +176,9 @@ aclnnStatus aclnnRnntLossFused(void* workspace, uint64_t workspaceSize, aclOpExe
   GM_ADDR space = memory.Map("workspace", Access::kOutput, workspace, workspaceSize);
   const emulator::Report report =
       emulator::Launch(rnnt_loss_fused, memory, options, input(0, "logits"), input(1, "targets"),
-                       input(2, "logit_lengths"), input(3, "target_lengths"), output(0, "loss"),
-                       output(1, "grad"), output(2, "status"), space, tiling);
+                       input(2, "logit_lengths"), input(3, "target_lengths"), input(4, "band"),
+                       input(5, "emission_windows"), output(0, "loss"), output(1, "grad"),
+                       output(2, "status"), space, tiling);
   if (IsFaulty("loss")) static_cast<float*>(executor->outputs[0]->data)[1] += 0.001f;
   if (IsFaulty("grad")) static_cast<float*>(executor->outputs[1]->data)[7] = NAN;
   delete executor;

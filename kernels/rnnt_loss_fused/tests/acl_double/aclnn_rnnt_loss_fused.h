@@ -9,7 +9,8 @@ extern "C" {
 
 aclnnStatus aclnnRnntLossFusedGetWorkspaceSize(
     const aclTensor* logits, const aclTensor* targets, const aclTensor* logitLengths,
-    const aclTensor* targetLengths, int64_t blank, double clamp, bool fusedLogSoftmax,
+    const aclTensor* targetLengths, const aclTensor* bandOptional,
+    const aclTensor* emissionWindowsOptional, int64_t blank, double clamp, bool fusedLogSoftmax,
     bool blankInTargets, const aclTensor* lossOut, const aclTensor* gradOut,
     const aclTensor* statusOutOptional, uint64_t* workspaceSize, aclOpExecutor** executor);
 aclnnStatus aclnnRnntLossFused(void* workspace, uint64_t workspaceSize, aclOpExecutor* executor,

@@ -76,6 +76,31 @@ CASE(BackwardShapes) {
                {{24, 5}});
 }
 
+CASE(StateOfABand) {
+  const Shape state = rnnt_loss_fused::StateShape(24, 2, true, 7);
+  ExpectEqual(state[0], 832 + 48, "state size");  // + 2 samples of 16 bytes and 7 frames of 8
+  ExpectShapes(Infer("RnntLossForward", {{24, 5}, {2, 3}, {2}, {2}, {2, 7, 2}, {2, 3, 2}}, 3),
+               {{2}, state, {2}});
+  ExpectShapes(Infer("RnntLossForward", {{24, 5}, {2, 3}, {2}, {2}, {2, -1, 2}}, 3),
+               {{2}, {-1}, {2}});
+  ExpectShapes(Infer("RnntLossForward", {{24, 5}, {2, 3}, {2}, {2}, {-2}}, 3), {{2}, {-1}, {2}});
+  ExpectShapes(Infer("RnntLossBackward", {{24, 5}, {2, 3}, {2}, {2}, state, {2}, {2, 7, 2}}, 1),
+               {{24, 5}});
+}
+
+CASE(ShapesOfBandAndWindows) {
+  ExpectRefusal({{24, 5}, {2, 3}, {2}, {2}, {2, 14}},
+                "`band` must have shape (B, T, 2), but has (2, 14).");
+  ExpectRefusal({{24, 5}, {2, 3}, {2}, {2}, {3, 7, 2}},
+                "`band` must have shape (B, T, 2) = (2, 7, 2), but has (3, 7, 2).");
+  ExpectRefusal({{24, 5}, {2, 3}, {2}, {2}, {2, 7, 3}},
+                "`band` must have shape (B, T, 2) = (2, 7, 2), but has (2, 7, 3).");
+  ExpectRefusal({{24, 5}, {2, 3}, {2}, {2}, {2, 0, 2}},
+                "`band` must have at least one frame, but has shape (2, 0, 2).");
+  ExpectRefusal({{24, 5}, {2, 3}, {2}, {2}, {2, 7, 2}, {2, 4, 2}},
+                "`emission_windows` must have shape (B, S, 2) = (2, 3, 2), but has (2, 4, 2).");
+}
+
 CASE(EmptyBatch) {
   ExpectShapes(Infer("RnntLossFused", {{0, 5}, {0, 0}, {0}, {0}}, 3), {{0}, {0, 5}, {0}});
 }

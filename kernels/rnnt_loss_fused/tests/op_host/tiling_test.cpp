@@ -145,6 +145,71 @@ CASE(StateLayout) {
   ExpectEqual(data.state_bytes, 3328, "state_bytes");  // + 65 flags of 32 bytes, whole cache lines
 }
 
+// Operators with a band of 7 frames, with windows or without.
+std::vector<Launch> Banded(bool has_windows) {
+  std::vector<Launch> launches = {Fused(), Forward(), Backward()};
+  const Shape state = rnnt_loss_fused::StateShape(24, 2, true, 7);
+  launches[1].outputs[1].shape = state;
+  launches[2].inputs[4].shape = state;
+  for (Launch& launch : launches) {
+    launch.inputs.push_back({{2, 7, 2}, ge::DT_INT32});
+    if (has_windows) launch.inputs.push_back({{2, 3, 2}, ge::DT_INT32});
+  }
+  return launches;
+}
+
+CASE(Band) {
+  for (const bool has_windows : {false, true}) {
+    for (const Launch& launch : Banded(has_windows)) {
+      const Outcome outcome = TileWell(launch);
+      ExpectEqual(outcome.data.band_frames, 7, "band_frames");
+      ExpectEqual(outcome.data.has_windows, has_windows ? 1 : 0, "has_windows");
+      ExpectEqual(outcome.data.state_band_offset, 3328, "state_band_offset");
+      ExpectEqual(outcome.data.state_bytes, 3328 + 192, "state_bytes");
+      const size_t own = launch.op_type == std::string("RnntLossFused") ? 3520 : 0;
+      ExpectEqual(outcome.workspace_sizes, std::vector<size_t>{kSystemWorkspaceBytes + own},
+                  "workspace");
+    }
+  }
+  for (const Launch& launch : {Fused(), Forward(), Backward()}) {
+    ExpectEqual(TileWell(launch).data.band_frames, 0, "band_frames without a band");
+    ExpectEqual(TileWell(launch).data.has_windows, 0, "has_windows without windows");
+  }
+}
+
+CASE(BandIsRefused) {
+  for (const Launch& plain : Banded(true)) {
+    Launch launch = plain;
+    const size_t place = launch.inputs.size() - 2;
+    launch.inputs[place].type = ge::DT_INT64;
+    ExpectRefusal(launch, "`band` must be int32, but is another type.");
+    launch = plain;
+    launch.inputs[place + 1].type = ge::DT_FLOAT;
+    ExpectRefusal(launch, "`emission_windows` must be int32, but is float32.");
+    launch = plain;
+    launch.inputs[place].shape = {2, 7};
+    ExpectRefusal(launch, "`band` must have shape (B, T, 2), but has (2, 7).");
+    launch.inputs[place].shape = {2, -1, 2};
+    ExpectRefusal(launch, "Every size of `band` must be known when the kernel is launched.");
+  }
+  Launch launch = Forward();
+  launch.inputs.push_back({{2, 7, 2}, ge::DT_INT32});
+  ExpectRefusal(launch, "`state` must have shape (state size,) = (880,), but has (832,).");
+}
+
+CASE(BandLetsTargetsBeLong) {
+  Launch launch = Banded(false)[0];
+  launch.inputs[1].shape = {2, 5000};
+  ExpectEqual(TileWell(launch).data.lattice_lanes, 64, "lanes of a band of 7 frames");
+  launch.inputs[0].shape[0] = 60000;
+  launch.outputs[1].shape[0] = 60000;
+  launch.inputs[4].shape = {2, 5000, 2};
+  ExpectEqual(TileWell(launch).data.lattice_lanes, 1024, "lanes of a band of 5000 frames");
+  launch.inputs[1].shape = {2, (int64_t{1} << 30) + 1};
+  ExpectRefusal(
+      launch, "The number of columns of `targets` must be at most 1073741824, but is 1073741825.");
+}
+
 CASE(FastemitLambda) {
   Launch launch = Backward();
   launch.attrs[3] = 0.25f;
