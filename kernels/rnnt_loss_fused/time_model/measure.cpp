@@ -1,6 +1,9 @@
 // Runs the fused operator once on the emulator and prints its counters as JSON: what a time model
 // and the tables of the documentation are made from.
 //   measure float32|float16|bfloat16 CORES V T1,U1 [T2,U2 ...]
+// With T1,U1,E,L for each the lattice is the band of emission windows that begin E frames before
+// evenly spaced labels and end L after them.
+#include <algorithm>
 #include <cmath>
 #include <cstdio>
 #include <cstdlib>
@@ -24,21 +27,55 @@ struct Batch {
   std::vector<int32_t> labels;
   int64_t rows = 0;
   int64_t target_columns = 0;
+  std::vector<std::vector<int32_t>> bands;  // first and last column, frame by frame; or none
 };
+
+// Column u begins with label u and ends where label u + 1 must have come.
+std::vector<int32_t> BandOfWindows(int frames, int labels, int early, int late) {
+  std::vector<int32_t> limits;
+  for (int t = 0; t < frames; ++t) {
+    int first = 0;
+    int last = 0;
+    for (int u = 0; u < labels; ++u) {
+      const int label_frame = static_cast<int>((2 * int64_t{u} + 1) * frames / (2 * labels));
+      if (std::min(label_frame + late, frames - 1) < t) ++first;
+      if (label_frame - early <= t) ++last;
+    }
+    limits.insert(limits.end(), {first, last});
+  }
+  return limits;
+}
 
 bool ReadBatch(int argc, char** argv, int first, Batch* batch) {
   for (int i = first; i < argc; ++i) {
     int frames = 0;
     int labels = 0;
-    if (std::sscanf(argv[i], "%d,%d", &frames, &labels) != 2 || frames < 1 || labels < 0) {
-      return false;
-    }
+    int early = 0;
+    int late = 0;
+    const int given = std::sscanf(argv[i], "%d,%d,%d,%d", &frames, &labels, &early, &late);
+    if ((given != 2 && given != 4) || frames < 1 || labels < 0) return false;
+    if (given == 4) batch->bands.push_back(BandOfWindows(frames, labels, early, late));
     batch->frames.push_back(frames);
     batch->labels.push_back(labels);
-    batch->rows += int64_t{frames} * (labels + 1);
+    if (given == 2) {
+      batch->rows += int64_t{frames} * (labels + 1);
+    } else {
+      const std::vector<int32_t>& limits = batch->bands.back();
+      for (size_t t = 0; t < limits.size(); t += 2) batch->rows += limits[t + 1] - limits[t] + 1;
+    }
     batch->target_columns = std::max<int64_t>(batch->target_columns, labels);
   }
-  return !batch->frames.empty();
+  return batch->bands.empty() || batch->bands.size() == batch->frames.size();
+}
+
+// (B, T, 2), T being that of the longest utterance.
+std::vector<int32_t> BandTensor(const Batch& batch, int64_t frames) {
+  std::vector<int32_t> tensor;
+  for (std::vector<int32_t> limits : batch.bands) {
+    limits.resize(static_cast<size_t>(2 * frames));
+    tensor.insert(tensor.end(), limits.begin(), limits.end());
+  }
+  return tensor;
 }
 
 std::vector<int32_t> Targets(const Batch& batch, int64_t vocab) {
@@ -107,8 +144,9 @@ template <typename T>
 int Run(ElementType type, int cores, int64_t vocab, const Batch& batch) {
   Problem problem;
   problem.type = type;
+  const int64_t longest = *std::max_element(batch.frames.begin(), batch.frames.end());
   problem.sizes = {batch.rows, vocab, static_cast<int64_t>(batch.frames.size()),
-                   batch.target_columns};
+                   batch.target_columns, batch.bands.empty() ? 0 : longest};
   Platform platform;
   platform.num_cores = cores;
   const TilingPlan plan = MakeTiling(problem, platform);
@@ -131,6 +169,7 @@ int Run(ElementType type, int cores, int64_t vocab, const Batch& batch) {
   gm.targets = memory.Input("targets", Targets(batch, vocab));
   gm.logit_lengths = memory.Input("logit_lengths", batch.frames);
   gm.target_lengths = memory.Input("target_lengths", batch.labels);
+  if (!batch.bands.empty()) gm.band = memory.Input("band", BandTensor(batch, longest));
   gm.loss = memory.Output("loss", batch.frames.size() * sizeof(float));
   gm.grad = memory.Output("grad", logits.size() * sizeof(T));
   gm.state = memory.Output("state", static_cast<uint64_t>(plan.workspace_bytes));
@@ -166,8 +205,9 @@ int main(int argc, char** argv) {
   Batch batch;
   const int cores = argc > 2 ? std::atoi(argv[2]) : 0;
   const int64_t vocab = argc > 3 ? std::atoll(argv[3]) : 0;
-  if (cores < 1 || vocab < 2 || !ReadBatch(argc, argv, 4, &batch)) {
-    std::fprintf(stderr, "usage: measure float32|float16|bfloat16 CORES V T1,U1 [T2,U2 ...]\n");
+  if (cores < 1 || vocab < 2 || !ReadBatch(argc, argv, 4, &batch) || batch.frames.empty()) {
+    std::fprintf(stderr,
+                 "usage: measure float32|float16|bfloat16 CORES V T1,U1[,E1,L1] [T2,U2 ...]\n");
     return 2;
   }
   const std::string type = argv[1];

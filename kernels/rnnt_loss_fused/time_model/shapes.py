@@ -12,6 +12,7 @@ class Shape:
     lengths: tuple[tuple[int, int], ...]
     vocab: int
     dtype: str = "float32"
+    band_rows: int = 0  # cells of one utterance's band, if all have one of this size
 
     def __str__(self) -> str:
         longest = max(self.lengths)
@@ -21,6 +22,8 @@ class Shape:
 
     @property
     def rows(self) -> int:
+        if self.band_rows:
+            return len(self.lengths) * self.band_rows
         return sum(frames * (labels + 1) for frames, labels in self.lengths)
 
     @property

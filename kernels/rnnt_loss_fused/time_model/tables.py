@@ -15,7 +15,7 @@ import os
 import subprocess
 import tempfile
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from kernels.rnnt_loss_fused.time_model.model import Work, milliseconds
@@ -75,6 +75,10 @@ def build(folder: Path) -> Path:
     return executable
 
 
+# (T, U) of each utterance, or (T, U, early, late): the band of emission windows.
+Lengths = list[tuple[int, ...]]
+
+
 class Meter:
     """Runs the kernel on the emulator and keeps what it counted."""
 
@@ -82,9 +86,9 @@ class Meter:
         self._executable = executable
         self._runs: dict[tuple[str, ...], dict] = {}
 
-    def run(self, dtype: str, cores: int, vocab: int, lengths: list[tuple[int, int]]) -> dict:
+    def run(self, dtype: str, cores: int, vocab: int, lengths: Lengths) -> dict:
         command = [str(self._executable), dtype, str(cores), str(vocab)]
-        command += [f"{frames},{labels}" for frames, labels in lengths]
+        command += [",".join(map(str, length)) for length in lengths]
         key = tuple(command)
         if key not in self._runs:
             output = subprocess.run(command, check=True, capture_output=True, text=True).stdout
@@ -122,7 +126,7 @@ def work_of_a_row(meter: Meter, shape: Shape) -> Work:
     return work * (1 / run["rows"])
 
 
-def work_of_a_lattice(meter: Meter, length: tuple[int, int]) -> tuple[Work, Work]:
+def work_of_a_lattice(meter: Meter, length: tuple[int, ...]) -> tuple[Work, Work]:
     """alpha and beta of one utterance, each on a core of its own; symbols don't matter."""
     run = meter.run("float32", 2, 8, [length])
     first, last = logits_phases(run)
@@ -223,6 +227,64 @@ def traffic_table(meter: Meter) -> dict:
     return table(columns, rows)
 
 
+WINDOWS = (1, 5)  # frames before and after: those of the recipe
+BANDED_SHAPES = (
+    Shape(((500, 100),) * 8, 500),
+    Shape(((500, 100),) * 4, 5000),
+    Shape(((1000, 200),) * 16, 5000),
+    Shape(((2000, 500),) * 32, 5000),
+    Shape(((2000, 500),), 128),
+)
+
+
+def band_table(meter: Meter) -> dict:
+    """The band of emission windows and the whole lattice, by the same model."""
+    columns = [
+        *(Column("B x T x U x V"), Column("cells"), Column("of the lattice's", 3)),
+        *(Column("bytes a row beside 3 V", 1), Column("HBM limit", 3)),
+        *(Column("phases 0, 1 and 3", 3), Column("phase 2", 3), Column("all", 3)),
+        *(Column("cheapest guess", 3), Column("dearest guess", 3), Column("whole lattice", 3)),
+    ]
+    rows = []
+    for shape in BANDED_SHAPES:
+        length = (*shape.lengths[0], *WINDOWS)
+        run = meter.run(shape.dtype, 4, min(shape.vocab, 500), [length])
+        lattice = work_of_a_lattice(meter, length)
+        moved = sum(
+            read + written for name in run["traffic"] for read, written in run["traffic"][name]
+        )
+        vocab = min(shape.vocab, 500)
+        flags = 32 * (4 + 16)
+        beside = (moved - flags) / run["rows"] - 3 * 4 * vocab
+        band = replace(shape, band_rows=run["rows"])
+        row = work_of_banded_rows(meter, shape, length)
+        guesses = [
+            milliseconds(row, {shape.lengths[0]: lattice}, band, guess) for guess in range(3)
+        ]
+        least, middle, most = guesses
+        whole = work_of_a_row(meter, shape)
+        lattices = {shape.lengths[0]: work_of_a_lattice(meter, shape.lengths[0])}
+        full = milliseconds(whole, lattices, shape, 1)
+        rows.append(
+            [
+                *(str(shape), band.rows, band.rows / shape.rows, beside, middle["limit"]),
+                *(middle["rows"], middle["lattice"], middle["total"]),
+                *(least["total"], most["total"], full["total"]),
+            ]
+        )
+    return table(columns, rows)
+
+
+def work_of_banded_rows(meter: Meter, shape: Shape, length: tuple[int, ...]) -> Work:
+    """As ``work_of_a_row``, with phase 0; the whole utterance, since its rows are few."""
+    run = meter.run(shape.dtype, 4, shape.vocab, [length])
+    work = Work()
+    for phase in {0, *logits_phases(run)}:
+        for counters in run["phases"][phase]:
+            work += core_work(counters)
+    return work * (1 / run["rows"])
+
+
 def memory_table(meter: Meter) -> dict:
     # The layout is linear in N and B: small runs give it.
     one = meter.run("float32", 1, 8, [(16, 15)])["workspace_bytes"]
@@ -255,6 +317,7 @@ TABLES: dict[str, Callable[[Meter], dict]] = {
     "traffic": traffic_table,
     "time": time_table,
     "work": work_table,
+    "band": band_table,
 }
 
 

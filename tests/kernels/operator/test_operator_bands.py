@@ -207,6 +207,18 @@ def test_poison_stays_in_its_sample(operator: ctypes.CDLL, poison: float, nan_ru
                     oracles.assert_same_bits(result.gradient[rows[b]], clean.gradient[rows[b]])
 
 
+def test_the_label_that_leads_out_of_the_band_is_not_read(operator: ctypes.CDLL) -> None:
+    """A NaN there, among log-probabilities, changes nothing."""
+    case = BASE.with_logits(BASE.logits.log_softmax(-1))
+    options = {"band": BASE_BAND, "fused_log_softmax": False, "entry": "split"}
+    clean = emulated.call(operator, case, **options)
+    logits = case.logits.clone()
+    logits[1, case.targets[0, 1]] = math.nan  # cell (0, 1) of sample 0, whose frame ends there
+    result = emulated.call(operator, case.with_logits(logits), **options)
+    oracles.assert_same_bits(result.costs, clean.costs)
+    oracles.assert_same_bits(result.gradient, clean.gradient)
+
+
 def test_large_and_impossible_logits(operator: ctypes.CDLL) -> None:
     sizes = SIZES["ragged"]
     band = bands.random_bands(sizes, 1, seed=9)

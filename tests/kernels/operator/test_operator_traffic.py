@@ -7,6 +7,7 @@ import ctypes
 import pytest
 import torch
 
+from tests.support import banded_cases as bands
 from tests.support import emulated_operator as emulated
 from tests.support import oracles
 
@@ -83,3 +84,41 @@ def test_all_cores_have_an_equal_share_of_the_rows(
     traffic = emulated.call(operator, case, cores=40).traffic
     for phase in (0, 2):
         assert traffic.phase_bytes_least[phase] >= 0.97 * traffic.phase_bytes_most[phase]
+
+
+BANDED = {
+    "B1": ([(2000, 500)], 2),
+    "B8": ([(250, 50)] * 8, 2),
+    "B16_one_column": ([(100, 20)] * 16, 0),
+    "B4_wide": ([(60, 30)] * 4, 20),
+}
+
+
+@pytest.mark.parametrize(("sizes", "widest"), BANDED.values(), ids=BANDED)
+@pytest.mark.parametrize("entry", ["fused", "split"])
+def test_a_band_moves_what_its_rows_take(
+    operator: ctypes.CDLL, sizes: list[tuple[int, int]], widest: int, entry: str
+) -> None:
+    """Not what the whole lattice would: the band's rows alone, and its small table."""
+    band = bands.random_bands(sizes, widest)
+    rows = sum(
+        int((limits[:frames, 1] - limits[:frames, 0] + 1).sum())
+        for limits, (frames, _) in zip(band, sizes, strict=True)
+    )
+    generator = torch.Generator().manual_seed(0)
+    logits = torch.randn(rows, 500, generator=generator)
+    lengths = torch.tensor(sizes).unbind(1)
+    targets = torch.randint(1, 500, (len(sizes), int(lengths[1].max())), generator=generator)
+    case = oracles.Case(logits, targets, *lengths, blank=0)
+    result = emulated.call(operator, case, band=band, cores=40, entry=entry)
+    assert (result.status == emulated.STATUS_OK).all()
+    traffic, logits_bytes = result.traffic, logits.numel() * 4
+    assert traffic.logits_read == 2 * logits_bytes
+    assert traffic.grad_written == logits_bytes
+    flags = flag_bytes(40, entry)
+    assert traffic.total_charged - flags <= 1.10 * 3 * logits_bytes + 96 * rows
+    # The state of a row, 8 bytes a frame, and blocks that are not full.
+    assert traffic.state_charged - flags <= (96 + 32) * rows + 64 * len(sizes)
+    if entry == "fused":
+        for phase in (1, 3):
+            assert traffic.phase_bytes_least[phase] >= 0.9 * traffic.phase_bytes_most[phase]
