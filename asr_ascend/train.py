@@ -51,7 +51,7 @@ from asr_ascend.losses.backends import cpu_library, npu_library
 from asr_ascend.models import build_transducer
 from asr_ascend.training.callbacks import NoiseRamp, StepLog, StepProgress, StepSeeds
 from asr_ascend.training.devices import chosen_accelerator, trainer_arguments
-from asr_ascend.training.lattice_bands import has_bands, lattice_bound
+from asr_ascend.training.lattice_bands import lattice_bound
 from asr_ascend.training.module import TransducerModule
 from asr_ascend.training.nonfinite import DivergedError, NonfiniteSteps
 from asr_ascend.training.npu import NpuRandomStates, memory_line
@@ -139,11 +139,6 @@ def _train(options: TrainOptions, folder: RunFolder, print_: Any) -> int:
 def _check_backend(loss: LossOptions, accelerator: str) -> None:
     """What a config can't know: which backends of the loss there are here, and what they can."""
     name = loss.backend
-    if loss.band == "simple" and not has_bands(name, accelerator):
-        raise ConfigError(
-            "`loss.band` must be ctc or full on an NPU, whose operator has no bands yet, but is "
-            "'simple'."
-        )
     if loss.delay_penalty > 0 and accelerator == "npu" and name != "reference":
         raise ConfigError(
             "`loss.delay_penalty` must be 0 on an NPU, whose operator has none yet, but is "
@@ -205,7 +200,7 @@ def _data(options: TrainOptions, start: WarmStart | None, print_: Any) -> Speech
             options.data,
             blank=options.loss.blank,
             bytes_per_logit=bytes_per_logit,
-            bound=lattice_bound(options, chosen_accelerator(options.trainer.accelerator)),
+            bound=lattice_bound(options),
             tokenizer=partial(start.make_tokenizer, options) if start else None,
             cmvn=start.cmvn if start else None,
         )

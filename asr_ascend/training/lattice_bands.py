@@ -12,7 +12,6 @@ from asr_ascend.config.train_options import TrainOptions
 from asr_ascend.data.datamodule import Batch
 from asr_ascend.data.filtering import FULL_LATTICE, LatticeBound
 from asr_ascend.losses import backends, lattice_band, pruned_band, simple_rnnt_loss
-from asr_ascend.losses.backends import npu
 
 # Weight of the pruned loss at the start of the warm-up, as in icefall.
 _FIRST_PRUNED_SCALE = 0.1
@@ -127,12 +126,7 @@ def full_band(logit_lengths: Tensor, target_lengths: Tensor) -> Tensor:
     return torch.stack([torch.zeros_like(last), last], dim=-1)
 
 
-def has_bands(backend: str | None, accelerator: str) -> bool:
-    """Whether the loss takes bands on an accelerator."""
-    return backend == "reference" or accelerator != "npu" or npu.HAS_BANDS
-
-
-def lattice_bound(options: TrainOptions, accelerator: str) -> LatticeBound:
+def lattice_bound(options: TrainOptions) -> LatticeBound:
     """The most cells that the loss of an utterance computes, known from its lengths.
 
     Windows of early + 1 + late frames around increasing ones: column u spans the frames from
@@ -141,12 +135,11 @@ def lattice_bound(options: TrainOptions, accelerator: str) -> LatticeBound:
 
     Args:
         options: of the training.
-        accelerator: that it takes, `cpu` or `npu`.
     """
     loss = options.loss
     if loss.band == "simple":
         return LatticeBound(symbols_per_frame=loss.symbols_per_frame)
-    all_cells = not has_bands(loss.backend, accelerator) or options.distillation.teacher is not None
-    if loss.band == "full" or loss.alignment_frames is None or all_cells:
+    has_teacher = options.distillation.teacher is not None
+    if loss.band == "full" or loss.alignment_frames is None or has_teacher:
         return FULL_LATTICE
     return LatticeBound(window_frames=sum(loss.alignment_frames) + 1)

@@ -150,9 +150,7 @@ def test_the_bound_of_a_band_holds():
 )
 def test_what_bounds_a_batch(overrides, bound):
     config = compose_config("train", [*TINY, *overrides])
-    assert lattice_bound(config, "cpu") == bound
-    if not overrides:
-        assert lattice_bound(config, "npu") == FULL_LATTICE  # whose operator has no bands yet
+    assert lattice_bound(config) == bound
 
 
 def test_full_band():
@@ -189,11 +187,6 @@ def test_refused(overrides, message):
 @pytest.mark.parametrize(
     ("overrides", "message"),
     [
-        (
-            SIMPLE,
-            "`loss.band` must be ctc or full on an NPU, whose operator has no bands yet, but is "
-            "'simple'.",
-        ),
         (
             ["loss.delay_penalty=0.5"],
             "`loss.delay_penalty` must be 0 on an NPU, whose operator has none yet, but is 0.5.",

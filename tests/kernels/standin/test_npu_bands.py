@@ -132,7 +132,7 @@ def test_fakes_have_the_metadata_of_the_results(needs_grad: bool) -> None:
     npu_library.load()
     ops = torch.ops.asr_ascend
     checks = ("test_faketensor", "test_autograd_registration")
-    options = 3, -1.0, True, 0.0, False, None, BAND.int().npu()
+    options = 3, -1.0, True, 0.0, 0.0, False, None, BAND.int().npu()
     given = (CASE.logits.npu(), *batch_of(CASE, "npu"), *options)
     torch.library.opcheck(
         ops.rnnt_loss_forward.default, (*given, needs_grad, False), test_utils=checks
