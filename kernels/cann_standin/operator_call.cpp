@@ -49,9 +49,6 @@ std::string TypesText(const std::vector<ge::DataType>& types) {
   return text;
 }
 
-// ACL_FORMAT_NCL of CANN's acl_base.h.
-constexpr auto kFormatNcl = static_cast<aclFormat>(47);
-
 bool Contains(const std::vector<ge::DataType>& types, aclDataType type) {
   for (const ge::DataType known : types) {
     if (static_cast<int>(known) == static_cast<int>(type)) return true;
@@ -75,7 +72,7 @@ int CheckTensors(const std::string& op, const std::deque<ops::OpParamDef>& defin
                                         TypeText(tensor->type) + ".");
     }
     // torch_npu calls each plain tensor of three dimensions NCL (seen with 2.13.0).
-    const bool is_plain = tensor->format == kFormatNcl && tensor->shape.size() == 3;
+    const bool is_plain = tensor->format == ACL_FORMAT_NCL && tensor->shape.size() == 3;
     if (tensor->format != ACL_FORMAT_ND && !is_plain) {
       return Fail(kInvalidArgument, name + "have format ND, but has aclFormat " +
                                         std::to_string(static_cast<int>(tensor->format)) + ".");
