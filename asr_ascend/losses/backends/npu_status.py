@@ -63,14 +63,6 @@ def _status_error(status: list[int], calls_ago: int) -> Exception | None:
             "`target_lengths` must be at least 0 and at most the columns of `targets`, "
             "but is not for {samples} of {call}."
         ),
-        LABEL: (
-            "`targets` must be in [0, V - 1] and, unless allowed, not contain `blank`, "
-            "but do not for {samples} of {call}."
-        ),
-        ROW_TOTAL: (
-            "packed `logits` must have sum(logit_lengths * (target_lengths + 1)) rows, or as many "
-            "as a `band` has cells, but do not in {call}."
-        ),
         BAND: (
             "`band` must hold columns that never fall from frame to frame, overlap or meet at a "
             "step of one label, begin with column 0 and end with the last one, but does not for "
@@ -79,6 +71,14 @@ def _status_error(status: list[int], calls_ago: int) -> Exception | None:
         BAND_WIDTH: (
             "`band` on an NPU must have at most 1024 columns in a frame of utterances of more than "
             "1024 frames, but has more for {samples} of {call}."
+        ),
+        LABEL: (
+            "`targets` must be in [0, V - 1] and, unless allowed, not contain `blank`, "
+            "but do not for {samples} of {call}."
+        ),
+        ROW_TOTAL: (
+            "packed `logits` must have sum(logit_lengths * (target_lengths + 1)) rows, or as many "
+            "as a `band` has cells, but do not in {call}."
         ),
         CROSS_CHECK: (
             "the forward and backward scores of {samples} of {call} disagree: this is a fault in "
