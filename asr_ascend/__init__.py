@@ -8,10 +8,14 @@ from __future__ import annotations
 from importlib.metadata import PackageNotFoundError, version
 from typing import TYPE_CHECKING
 
+from asr_ascend.system.starting import quiet_start
+
 if TYPE_CHECKING:
     import os
 
     from asr_ascend.recognizer import Recognizer
+
+quiet_start()
 
 try:
     __version__ = version("asr-ascend")

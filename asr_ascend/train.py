@@ -63,6 +63,12 @@ from asr_ascend.training.saving import Checkpoints, EarlyStopping, ValidationSte
 from asr_ascend.training.teacher import Teacher, load_teacher
 from asr_ascend.training.termination import TERMINATED, Terminated, Termination
 from asr_ascend.training.threads import ThreadWatch, denormals_are_zero, set_threads
+from asr_ascend.training.unheard import UnheardError, UnheardSteps
+
+BAD_INPUT = (
+    *(CheckpointError, DivergedError, ManifestError),
+    *(RankTimeoutError, UnheardError, WorkerError),
+)
 
 
 def main(options: TrainOptions) -> int:
@@ -244,6 +250,7 @@ def build_trainer(
         StepLog(folder / "metrics.csv"),
         ThreadWatch(options.model.encoder.encoder_dim, _printer()),
         nonfinite,
+        UnheardSteps(),
     ]
     if settings.accumulate_grad_batches > 1:
         callbacks.append(ValidationSteps(settings.val_every_steps))
@@ -304,8 +311,7 @@ def _quiet() -> None:
 
 def cli(arguments: Sequence[str] | None = None) -> None:
     """The command: see `--help`. It ends the program."""
-    errors = CheckpointError, DivergedError, ManifestError, RankTimeoutError, WorkerError
-    run_entry("train", main, errors, arguments=arguments)
+    run_entry("train", main, BAD_INPUT, arguments=arguments)
 
 
 if __name__ == "__main__":

@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any, NoReturn
 
+from asr_ascend.system.starting import end_quiet_start
 from asr_ascend.system.streams import OutputError, SafeStream, safe_streams
 
 BAD_INPUT = 2
@@ -37,6 +38,7 @@ def run_command(
         The exit status: that of `task`; 2 for bad input, and where standard output is closed or its
         disk full; 130 after Ctrl-C; 141 where the reader of the results is gone.
     """
+    end_quiet_start()
     try:
         with safe_streams(results_on_stdout) as stdout, _quiet_writers():
             try:
