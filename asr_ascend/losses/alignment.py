@@ -2,7 +2,8 @@
 
 from torch import Tensor
 
-from asr_ascend.losses import backends, function_transforms
+from asr_ascend.losses import backends, checks, function_transforms
+from asr_ascend.losses.one_symbol import loss as one_symbol_loss
 from asr_ascend.losses.problem import cost_dtype, make_problem
 
 
@@ -16,6 +17,7 @@ def rnnt_alignment(
     *,
     blank_in_targets: str = "error",
     band: Tensor | None = None,
+    topology: str = "regular",
     backend: str | None = None,
 ) -> tuple[Tensor, Tensor]:
     """The likeliest alignment of each sample: the frame in which it emits each label.
@@ -25,15 +27,16 @@ def rnnt_alignment(
 
     Args:
         logits, targets, logit_lengths, target_lengths, blank, fused_log_softmax, blank_in_targets,
-            band: as for :func:`rnnt_loss`.
+            band, topology: as for :func:`rnnt_loss`.
         backend: "cpu", "reference" (slow, any device), or None for the native one of the device of
             ``logits``; NPUs have none.
 
     Returns:
-        Frames (B, columns of ``targets``) int64 in [0, T_b), never falling within a sample, -1 past
-        ``target_lengths``; and the alignment's log-probability in nats, blanks included, (B,)
-        float64 for float64 logits and float32 for all others. A sample without a possible alignment
-        has frames -1 and -inf, one with NaN or +inf among its logits frames -1 and NaN.
+        Frames (B, columns of ``targets``) int64 in [0, T_b), never falling within a sample, with
+        one symbol per frame rising, -1 past ``target_lengths``; and the alignment's log-probability
+        in nats, blanks included, (B,) float64 for float64 logits and float32 for all others. A
+        sample without a possible alignment has frames -1 and -inf, one with NaN or +inf among its
+        logits frames -1 and NaN.
 
     Raises:
         ValueError: shape, device, length, target, blank or backend out of place.
@@ -44,6 +47,7 @@ def rnnt_alignment(
         Viterbi 1967, on the lattice of Graves 2012, "Sequence Transduction with Recurrent Neural
         Networks".
     """
+    one_symbol = checks.is_one_symbol(topology)
     problem = make_problem(
         logits,
         targets,
@@ -56,7 +60,10 @@ def rnnt_alignment(
     )
     function_transforms.refuse_vmap("rnnt_alignment", logits, *problem[:3])
     chosen = backends.for_alignment("rnnt_alignment", logits, backend)
-    frames, log_probs = chosen.best_paths(logits.detach(), problem)
+    if one_symbol:
+        frames, log_probs = one_symbol_loss.best_paths(chosen, logits.detach(), problem)
+    else:
+        frames, log_probs = chosen.best_paths(logits.detach(), problem)
     return frames, log_probs.to(cost_dtype(logits.dtype))
 
 

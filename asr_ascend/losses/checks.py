@@ -108,6 +108,15 @@ def checked_reduction(reduction: str | None) -> str:
     return reduction
 
 
+def is_one_symbol(topology: str) -> bool:
+    """Whether a label takes a frame; ValueError unless it is a topology that the losses know."""
+    if topology not in ("regular", "one_symbol_per_frame"):
+        raise ValueError(
+            f'`topology` must be "regular" or "one_symbol_per_frame", but is {quoted(topology)}.'
+        )
+    return topology == "one_symbol_per_frame"
+
+
 def check_index(name: str, value: Tensor) -> None:
     """Raises TypeError for what is no int32 or int64 tensor."""
     check_tensor(name, value)

@@ -11,11 +11,12 @@ class RNNTLoss(torch.nn.Module):
     """:func:`rnnt_loss` as a module, as torchaudio.transforms.RNNTLoss.
 
     torch.jit.script takes it, and a module that holds it. The scripted loss calls the operators of
-    the device directly: packed logits alone on an NPU, and not ``backend="reference"``.
+    the device directly: packed logits alone on an NPU, and neither ``backend="reference"`` nor one
+    symbol per frame.
 
     Args:
         blank, clamp, reduction, fused_log_softmax, fastemit_lambda, delay_penalty,
-            blank_in_targets, reuse_logits, backend, validate: as for :func:`rnnt_loss`.
+            blank_in_targets, topology, reuse_logits, backend, validate: as for :func:`rnnt_loss`.
     """
 
     backend: str | None  # TorchScript would take None for its only value
@@ -30,6 +31,7 @@ class RNNTLoss(torch.nn.Module):
         fastemit_lambda: float = 0.0,
         delay_penalty: float = 0.0,
         blank_in_targets: str = "error",
+        topology: str = "regular",
         reuse_logits: bool = False,
         backend: str | None = None,
         validate: bool = False,
@@ -42,6 +44,7 @@ class RNNTLoss(torch.nn.Module):
         self.fastemit_lambda = float(checks.as_float("fastemit_lambda", fastemit_lambda))
         self.delay_penalty = float(checks.as_float("delay_penalty", delay_penalty))
         self.blank_in_targets = blank_in_targets
+        self.topology = topology
         self.reuse_logits = reuse_logits
         self.backend = backend
         self.validate = validate
@@ -75,6 +78,7 @@ class RNNTLoss(torch.nn.Module):
                 blank_in_targets=self.blank_in_targets,
                 emission_windows=emission_windows,
                 band=band,
+                topology=self.topology,
                 reuse_logits=self.reuse_logits,
                 backend=self.backend,
                 validate=self.validate,
@@ -93,6 +97,10 @@ class RNNTLoss(torch.nn.Module):
         backend = self.backend
         if backend is not None and backend == "reference":
             raise RuntimeError('`RNNTLoss` with backend="reference" can\'t run in TorchScript.')
+        if self.topology != "regular":
+            raise RuntimeError(
+                '`RNNTLoss` with topology="one_symbol_per_frame" can\'t run in TorchScript.'
+            )
         costs, _ = torch.ops.asr_ascend.rnnt_loss_forward(
             logits,
             targets,
@@ -120,6 +128,6 @@ class RNNTLoss(torch.nn.Module):
             f"blank={self.blank}, clamp={self.clamp}, reduction={self.reduction!r}, "
             f"fused_log_softmax={self.fused_log_softmax}, "
             f"fastemit_lambda={self.fastemit_lambda}, delay_penalty={self.delay_penalty}, "
-            f"blank_in_targets={self.blank_in_targets!r}, reuse_logits={self.reuse_logits}, "
-            f"backend={self.backend!r}, validate={self.validate}"
+            f"blank_in_targets={self.blank_in_targets!r}, topology={self.topology!r}, "
+            f"reuse_logits={self.reuse_logits}, backend={self.backend!r}, validate={self.validate}"
         )

@@ -3,6 +3,7 @@
 from torch import Tensor
 
 from asr_ascend.losses import backends, checks, function_transforms
+from asr_ascend.losses.one_symbol import loss as one_symbol_loss
 from asr_ascend.losses.problem import cost_dtype, make_problem
 
 
@@ -21,6 +22,7 @@ def rnnt_loss(
     blank_in_targets: str = "error",
     emission_windows: Tensor | None = None,
     band: Tensor | None = None,
+    topology: str = "regular",
     reuse_logits: bool = False,
     backend: str | None = None,
     validate: bool = False,
@@ -71,6 +73,11 @@ def rnnt_loss(
             cell is impossible. Columns never fall from frame to frame. They overlap the frame
             before or lie one label above it. The first frame holds column 0, the last one U_b.
             :func:`lattice_band` makes one.
+        topology: "regular", where a label stays in its frame, or "one_symbol_per_frame", where it
+            takes the frame as a blank does: ``alpha(0, 0) = 0``, a blank leads from (t, u) to
+            (t + 1, u), a label from (t, u) to (t + 1, u + 1), and the cost is ``-alpha(T, U)``.
+            Then U_b > T_b has no alignment, windows and bands mean the same frames and columns,
+            lengths on an NPU come to the host, and torch.compile breaks its graph here.
         reuse_logits: let the gradient overwrite the memory of ``logits``, so that none is
             allocated. Only one backward pass is possible then, and whoever else saved ``logits``
             for a backward pass gets torch's error about an in-place modification. The reference
@@ -110,6 +117,7 @@ def rnnt_loss(
         Transducer". The signature is torchaudio.functional.rnnt_loss's.
     """
     reduction = checks.checked_reduction(reduction)
+    one_symbol = checks.is_one_symbol(topology)
     problem = make_problem(
         logits,
         targets,
@@ -127,7 +135,11 @@ def rnnt_loss(
     checks.check_reuse(logits, reuse_logits)
     function_transforms.refuse_forward_mode("rnnt_loss", logits)
     chosen = backends.for_loss("rnnt_loss", logits, backend)
-    costs = chosen.costs(logits, problem, reuse_logits=reuse_logits, validate=validate)
+    options = {"reuse_logits": reuse_logits, "validate": validate}
+    if one_symbol:
+        costs = one_symbol_loss.costs(chosen, logits, problem, **options)
+    else:
+        costs = chosen.costs(logits, problem, **options)
     if reduction == "mean":
         costs = costs.mean()
     elif reduction == "sum":
@@ -149,6 +161,7 @@ def rnnt_loss_and_grad(
     blank_in_targets: str = "error",
     emission_windows: Tensor | None = None,
     band: Tensor | None = None,
+    topology: str = "regular",
     reuse_logits: bool = False,
     backend: str | None = None,
     validate: bool = False,
@@ -157,8 +170,8 @@ def rnnt_loss_and_grad(
 
     Args:
         logits, targets, logit_lengths, target_lengths, blank, clamp, fused_log_softmax,
-            fastemit_lambda, delay_penalty, blank_in_targets, emission_windows, band, backend,
-            validate: as for :func:`rnnt_loss`.
+            fastemit_lambda, delay_penalty, blank_in_targets, emission_windows, band, topology,
+            backend, validate: as for :func:`rnnt_loss`.
         reuse_logits: write the gradient into the memory of ``logits`` and return it there.
 
     Returns:
@@ -168,6 +181,7 @@ def rnnt_loss_and_grad(
     Raises:
         As :func:`rnnt_loss`.
     """
+    one_symbol = checks.is_one_symbol(topology)
     problem = make_problem(
         logits,
         targets,
@@ -184,9 +198,11 @@ def rnnt_loss_and_grad(
     )
     checks.check_reuse(logits, reuse_logits)
     chosen = backends.for_loss("rnnt_loss", logits, backend)
-    costs, grad = chosen.costs_and_gradient(
-        logits.detach(), problem, reuse_logits=reuse_logits, validate=validate
-    )
+    logits, options = logits.detach(), {"reuse_logits": reuse_logits, "validate": validate}
+    if one_symbol:
+        costs, grad = one_symbol_loss.costs_and_gradient(chosen, logits, problem, **options)
+    else:
+        costs, grad = chosen.costs_and_gradient(logits, problem, **options)
     return costs.to(cost_dtype(logits.dtype)), grad
 
 

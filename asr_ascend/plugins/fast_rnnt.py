@@ -16,8 +16,9 @@ _ARGUMENTS = {
 def install(changes: Changes, *, blank_in_targets: str = "error", validate: bool = False) -> None:
     """Replaces ``rnnt_loss`` and ``rnnt_loss_pruned``; a stand-in has these two alone.
 
-    Only ``rnnt_type="regular"``. The pruned loss copies the rows of its cells and computes the
-    band of ``ranges``. Neither this nor a delay penalty is there on an NPU yet.
+    Of ``rnnt_type`` "regular" and "modified", not "constrained". The pruned loss copies the rows of
+    its cells and computes the band of ``ranges``. Neither this nor a delay penalty is there on an
+    NPU yet.
 
     Args:
         blank_in_targets, validate: as for ``rnnt_loss``.

@@ -3,7 +3,9 @@
 Arguments, defaults and formulas are those of their public sources,
 https://github.com/k2-fsa/k2/blob/master/k2/python/k2/rnnt_loss.py and
 https://github.com/danpovey/fast_rnnt/blob/master/fast_rnnt/python/fast_rnnt/rnnt_loss.py, whose
-older releases have a flag ``modified`` in the place of ``rnnt_type``.
+older releases have a flag ``modified`` in the place of ``rnnt_type``. Their "modified" is one
+symbol per frame. Their "constrained" adds to each label the log-probability of the blank after it
+in the same frame, which no loss here does.
 """
 
 from __future__ import annotations
@@ -33,7 +35,7 @@ def make_losses(changes: Changes, options: dict[str, Any]) -> dict[str, Any]:
     ) -> Tensor:
         """RNN-T loss of logits (B, T, S + 1, C)."""
         changes.count()
-        _check_type(rnnt_type, modified)
+        topology = _topology(rnnt_type, modified)
         lengths = _lengths(symbols, boundary, logits.shape[1])
         return our_loss(
             logits,
@@ -43,6 +45,7 @@ def make_losses(changes: Changes, options: dict[str, Any]) -> dict[str, Any]:
             reduction=reduction,
             # k2 takes no notice of one below 0.
             delay_penalty=max(0.0, delay_penalty),
+            topology=topology,
             **options,
         )
 
@@ -60,7 +63,7 @@ def make_losses(changes: Changes, options: dict[str, Any]) -> dict[str, Any]:
     ) -> Tensor:
         """RNN-T loss of the logits (B, T, s_range, C) of some columns of each frame."""
         changes.count()
-        _check_type(rnnt_type, modified)
+        topology = _topology(rnnt_type, modified)
         if use_hat_loss:
             raise NotImplementedError("`use_hat_loss` must be False: no such loss is here.")
         lengths = _lengths(symbols, boundary, logits.shape[1])
@@ -79,18 +82,22 @@ def make_losses(changes: Changes, options: dict[str, Any]) -> dict[str, Any]:
             delay_penalty=max(0.0, delay_penalty),
             band=torch.stack([ranges[..., 0], last], dim=-1),
             reuse_logits=True,
+            topology=topology,
             **options,
         )
 
     return {"rnnt_loss": rnnt_loss, "rnnt_loss_pruned": rnnt_loss_pruned}
 
 
-def _check_type(rnnt_type: str | bool, modified: bool) -> None:
-    if modified or rnnt_type not in ("regular", False):
-        shown = "modified" if modified or rnnt_type is True else rnnt_type
+def _topology(rnnt_type: str | bool, modified: bool) -> str:
+    """Ours for theirs."""
+    if rnnt_type not in ("regular", "modified", False, True):
         raise NotImplementedError(
-            f'`rnnt_type` must be "regular", since no other loss is here, but is "{shown}".'
+            '`rnnt_type` must be "regular" or "modified", since no other loss is here, '
+            f'but is "{rnnt_type}".'
         )
+    is_modified = modified or rnnt_type in ("modified", True)
+    return "one_symbol_per_frame" if is_modified else "regular"
 
 
 def _lengths(symbols: Tensor, boundary: Tensor | None, frames: int) -> tuple[Tensor, Tensor]:

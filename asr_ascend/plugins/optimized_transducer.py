@@ -38,7 +38,9 @@ def install(
     """Makes ``optimized_transducer`` importable, or replaces both names of the real one.
 
     The logits stay what they are unless ``reuse_logits``; there they are always overwritten.
-    ``one_sym_per_frame=True`` is an error: no such lattice is here yet.
+    ``one_sym_per_frame=True`` ends with a blank in the last frame, as there
+    (https://github.com/csukuangfj/optimized_transducer/blob/master/optimized_transducer/csrc/cpu.cc):
+    labels are in all frames but that one.
 
     Args:
         blank_in_targets, validate: as for ``rnnt_loss``.
@@ -70,8 +72,13 @@ def _names(changes: Changes, options: dict[str, Any], reuse_logits: bool) -> dic
         """RNN-T loss of packed logits (N, V), or of log-probabilities if ``from_log_softmax``."""
         changes.count()
         checks.check_flag("from_log_softmax", from_log_softmax)
+        checks.check_flag("one_sym_per_frame", one_sym_per_frame)
+        topology: dict[str, Any] = {}
         if one_sym_per_frame:
-            raise NotImplementedError("`one_sym_per_frame` must be False: no such loss is here.")
+            topology = {
+                "topology": "one_symbol_per_frame",
+                "emission_windows": _all_frames_but_the_last(targets, logit_lengths),
+            }
         return our_loss(
             logits,
             targets,
@@ -82,6 +89,7 @@ def _names(changes: Changes, options: dict[str, Any], reuse_logits: bool) -> dic
             fused_log_softmax=not from_log_softmax,
             # The backward pass of a log-softmax needs its output.
             reuse_logits=reuse_logits and not from_log_softmax,
+            **topology,
             **options,
         )
 
@@ -114,3 +122,9 @@ def _names(changes: Changes, options: dict[str, Any], reuse_logits: bool) -> dic
             )
 
     return {"transducer_loss": transducer_loss, "TransducerLoss": TransducerLoss}
+
+
+def _all_frames_but_the_last(targets: Tensor, logit_lengths: Tensor) -> Tensor:
+    """(B, columns of ``targets``, 2) windows of labels."""
+    last = (logit_lengths.to(targets.device, torch.int64) - 2)[:, None].expand(targets.shape)
+    return torch.stack([torch.zeros_like(last), last], dim=-1)

@@ -2,7 +2,8 @@
 
 https://github.com/k2-fsa/k2/blob/master/k2/python/k2/rnnt_loss.py: p(s, t) is the log-sum of
 p(s - 1, t) + px(s - 1, t) and p(s, t - 1) + py(s, t - 1), the cost is -p(S, T). A delay penalty
-adds ((T - 1) / 2 - t) * penalty to px. Cells outside of `ranges` are -inf in both.
+adds ((T - 1) / 2 - t) * penalty to px. Cells outside of `ranges` are -inf in both. "modified" has
+p(s - 1, t - 1) + px(s - 1, t - 1) for the first.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ from __future__ import annotations
 import importlib.util
 import sys
 import types
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -48,14 +50,37 @@ def formula(log_probs: Tensor, boundary: Tensor, penalty: float = 0.0) -> Tensor
     return torch.stack(costs)
 
 
-def pruned_formula(pruned: Tensor, penalty: float = 0.0) -> Tensor:
+def modified_formula(log_probs: Tensor, boundary: Tensor, penalty: float = 0.0) -> Tensor:
+    """The same for rnnt_type="modified"."""
+    costs = []
+    for b, (_, _, num_symbols, num_frames) in enumerate(boundary.tolist()):
+        cell = log_probs[b].double()
+        p = {(0, 0): torch.zeros((), dtype=torch.float64)}
+        for t in range(1, num_frames + 1):
+            for s in range(num_symbols + 1):
+                ways = []
+                if (s - 1, t - 1) in p:
+                    px = cell[t - 1, s - 1, SYMBOLS[b, s - 1]]
+                    px = px + ((num_frames - 1) / 2 - (t - 1)) * penalty
+                    ways.append(p[s - 1, t - 1] + px)
+                if (s, t - 1) in p:
+                    ways.append(p[s, t - 1] + cell[t - 1, s, BLANK])
+                if ways:
+                    p[s, t] = torch.stack(ways).logsumexp(0)
+        costs.append(-p[num_symbols, num_frames])
+    return torch.stack(costs)
+
+
+def pruned_formula(
+    pruned: Tensor, penalty: float = 0.0, defined: Callable[..., Tensor] = formula
+) -> Tensor:
     """Of the logits of the windows; the other cells are as good as impossible.
 
     Not -inf, since the gradient of a log-sum of -inf alone is NaN.
     """
     full = torch.full((3, T, S + 1, C), -1e4, dtype=torch.float64)
     index = RANGES[..., None].expand(3, T, 3, C)
-    return formula(full.scatter(2, index, pruned.double().log_softmax(-1)), BOUNDARY, penalty)
+    return defined(full.scatter(2, index, pruned.double().log_softmax(-1)), BOUNDARY, penalty)
 
 
 def make_logits(columns: int) -> Tensor:
@@ -125,11 +150,27 @@ def test_reductions(losses: Any) -> None:
     assert plugins.active()["fast_rnnt"].calls == 3
 
 
+@pytest.mark.parametrize("penalty", [0.0, 0.3])
 @pytest.mark.parametrize(
     "options", [{"rnnt_type": "modified"}, {"modified": True}, {"rnnt_type": True}], ids=str
 )
-def test_other_lattices_are_refused(losses: Any, options: dict[str, Any]) -> None:
-    message = '^`rnnt_type` must be "regular", since no other loss is here, but is "modified".$'
+def test_the_modified_losses(losses: Any, options: dict[str, Any], penalty: float) -> None:
+    logits = make_logits(S + 1)
+    options = {**options, "delay_penalty": penalty, "reduction": "none"}
+    costs = losses.rnnt_loss(logits, SYMBOLS, BLANK, BOUNDARY, **options)
+    expected = modified_formula(logits.double().log_softmax(-1), BOUNDARY, penalty)
+    assert_agree(costs, expected, logits)
+    pruned = make_logits(3)
+    costs = losses.rnnt_loss_pruned(pruned, SYMBOLS, RANGES, BLANK, BOUNDARY, **options)
+    assert_agree(costs, pruned_formula(pruned, penalty, modified_formula), pruned)
+
+
+def test_other_losses_are_refused(losses: Any) -> None:
+    message = (
+        '^`rnnt_type` must be "regular" or "modified", since no other loss is here, '
+        'but is "constrained".$'
+    )
+    options = {"rnnt_type": "constrained"}
     with pytest.raises(NotImplementedError, match=message):
         losses.rnnt_loss(make_logits(S + 1), SYMBOLS, BLANK, BOUNDARY, **options)
     with pytest.raises(NotImplementedError, match=message):

@@ -211,10 +211,39 @@ def test_the_logits_of_optimized_transducer_stay_unless_they_are_given_away() ->
         assert torch.equal(rows, before) is not reuse
 
 
-def test_one_symbol_per_frame_is_refused() -> None:
+@pytest.mark.parametrize("from_log_softmax", [False, True])
+def test_one_symbol_per_frame_ends_with_a_blank(from_log_softmax: bool) -> None:
+    """As ComputeAlphaOneSymPerFrame of its csrc/cpu.cc, version 1.4.
+
+    alpha(t, u) is the log-sum of alpha(t - 1, u) + blank and alpha(t - 1, u - 1) + symbol. The
+    total is alpha(T - 1, U) + blank(T - 1, U).
+    """
+
+    def by_hand(logits: Tensor) -> Tensor:
+        costs = []
+        for b, (T, U) in enumerate(zip(LOGIT_LENGTHS.tolist(), TARGET_LENGTHS.tolist())):
+            cell = logits[b].double().log_softmax(-1)
+            alpha = {(0, 0): cell.new_zeros(())}
+            for t in range(1, T):
+                for u in range(U + 1):
+                    ways = []
+                    if (t - 1, u) in alpha:
+                        ways.append(alpha[t - 1, u] + cell[t - 1, u, 0])
+                    if (t - 1, u - 1) in alpha:
+                        ways.append(alpha[t - 1, u - 1] + cell[t - 1, u - 1, TARGETS[b, u - 1]])
+                    if ways:
+                        alpha[t, u] = torch.stack(ways).logsumexp(0)
+            costs.append(-(alpha[T - 1, U] + cell[T - 1, U, 0]))
+        return torch.stack(costs).sum()
+
+    def ours(logits: Tensor) -> Tensor:
+        rows = pack_logits(logits, LOGIT_LENGTHS, TARGET_LENGTHS)
+        rows = rows.log_softmax(-1) if from_log_softmax else rows
+        loss = module_of("optimized_transducer").TransducerLoss(0, "sum")
+        return loss(rows, *LABELS, from_log_softmax, True)
+
     with plugins.installed("optimized_transducer"):
-        loss = module_of("optimized_transducer").TransducerLoss(0)
-        with pytest.raises(
-            NotImplementedError, match=r"^`one_sym_per_frame` must be False: no such"
-        ):
-            loss(torch.zeros(75, 7), *LABELS, False, True)
+        got = called(ours)
+    wanted = called(by_hand)
+    torch.testing.assert_close(got[0].double(), wanted[0], rtol=1e-5, atol=1e-6)
+    torch.testing.assert_close(got[1], wanted[1], rtol=1e-5, atol=1e-6)

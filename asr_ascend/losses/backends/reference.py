@@ -13,6 +13,13 @@ from torch import Tensor
 from torch.nn.functional import pad
 
 from asr_ascend.losses import function_transforms, layout, values
+from asr_ascend.losses.backends.recursions import (
+    log_add,
+    never_on_a_path,
+    next_column,
+    one_symbol_scores,
+    start,
+)
 from asr_ascend.losses.problem import Problem
 
 # Elsewhere (NPU, MPS) float64 is missing or incomplete; there the lattice is float32.
@@ -38,12 +45,13 @@ def costs(
     reuse_logits: bool = False,
     validate: bool = False,
     values_checked: bool = False,
+    one_symbol: bool = False,
 ) -> Tensor:
     """See ``LossBackend``; differentiable twice. float32 on devices without float64.
 
-    ``reuse_logits`` overwrites nothing.
+    ``reuse_logits`` overwrites nothing. With ``one_symbol`` a label takes a frame.
     """
-    result: Tensor = _ReferenceLoss.apply(logits, values_checked, *problem)
+    result: Tensor = _ReferenceLoss.apply(logits, values_checked, one_symbol, *problem)
     return result
 
 
@@ -54,25 +62,19 @@ def costs_and_gradient(
     reuse_logits: bool = False,
     validate: bool = False,
     values_checked: bool = False,
+    one_symbol: bool = False,
 ) -> tuple[Tensor, Tensor]:
     """See ``LossBackend``; costs are float32 on devices without float64."""
     # Autograd makes the gradient, so inference mode is off here and no tensor may come from it.
     with torch.inference_mode(False), torch.no_grad():
         rows = logits.clone()
         problem = problem.with_indices(torch.clone)
-        result = costs(rows, problem, values_checked=values_checked)
-        grad = _gradient(rows, _on_device(problem, rows), torch.ones_like(result))
+        result = costs(rows, problem, values_checked=values_checked, one_symbol=one_symbol)
+        grad = _gradient(rows, _on_device(problem, rows), torch.ones_like(result), one_symbol)
     return result, logits.copy_(grad) if reuse_logits else grad
 
 
-def _log_add(a: Tensor, b: Tensor) -> Tensor:
-    """log(exp(a) + exp(b)), whose derivatives at a = b = -inf are 0 where torch's are NaN."""
-    both = torch.stack((a, b))
-    impossible = (both == -math.inf).all(0)
-    return torch.logsumexp(both.masked_fill(impossible, 0.0), 0).masked_fill(impossible, -math.inf)
-
-
-def _log_probs(rows: Tensor, problem: Problem) -> tuple[Tensor, Tensor]:
+def _log_probs(rows: Tensor, problem: Problem, one_symbol: bool = False) -> tuple[Tensor, Tensor]:
     """(N,) each: the log-probabilities of blank and of the next label in packed rows (N, V).
 
     A label's is -inf where it can't be emitted: in the last column and outside of its window. But
@@ -84,7 +86,7 @@ def _log_probs(rows: Tensor, problem: Problem) -> tuple[Tensor, Tensor]:
     if problem.emission_windows is not None:
         first, last = pad(problem.emission_windows, (0, 0, 0, 1))[b, u].unbind(-1)
         possible = possible & (first <= t) & (t <= last)
-    if problem.band is not None:
+    if problem.band is not None and not one_symbol:
         possible = possible & (u < problem.band[b, t, 1])  # a label doesn't lead out of the band
 
     log_probs = rows.log_softmax(-1) if problem.fused_log_softmax else rows
@@ -98,6 +100,10 @@ def _log_probs(rows: Tensor, problem: Problem) -> tuple[Tensor, Tensor]:
         if problem.band is not None:  # nor does it out of the band
             leaves = u < pad(problem.band, (0, 0, 0, 1))[b, t + 1, 0]
             unused = unused | (leaves & (t + 1 < problem.logit_lengths[b]))
+        if one_symbol:
+            lengths = problem.logit_lengths[b], problem.target_lengths[b]
+            unused = unused | never_on_a_path(t, u, *lengths)
+            possible = possible & ~never_on_a_path(t + 1, u + 1, *lengths)
         blank_log_prob = blank_log_prob.masked_fill(unused, -math.inf)
     label_log_prob = label_log_prob.masked_fill(~possible, -math.inf)
     if problem.delay_penalty != 0.0:
@@ -113,17 +119,34 @@ def _cells(rows: Tensor, problem: Problem) -> tuple[Tensor, Tensor, Tensor]:
     return layout.packed_cells(len(rows), *lengths, rows.device, problem.band)
 
 
-def _lattice_costs(blank_log_prob: Tensor, label_log_prob: Tensor, problem: Problem) -> Tensor:
+def _lattice_costs(
+    blank_log_prob: Tensor, label_log_prob: Tensor, problem: Problem, one_symbol: bool = False
+) -> Tensor:
     """(B,) costs from log-probabilities (N,), by the forward recursion over anti-diagonals.
 
     Source: Graves 2012, "Sequence Transduction with Recurrent Neural Networks", section 2.4.
     """
-    alpha = _start(blank_log_prob, problem)
+    if one_symbol:
+        return _one_symbol_costs(blank_log_prob, label_log_prob, problem)
+    alpha = start(blank_log_prob, problem)
     alphas = [alpha]
     for blank_step, label_step in _diagonals(blank_log_prob, label_log_prob, problem):
-        alpha = _log_add(alpha + blank_step, _next_column(alpha + label_step))
+        alpha = log_add(alpha + blank_step, next_column(alpha + label_step))
         alphas.append(alpha)
     return -_scores_at_end(alphas, problem)
+
+
+def _one_symbol_costs(blank_log_prob: Tensor, label_log_prob: Tensor, problem: Problem) -> Tensor:
+    """The same where a label takes a frame: by the recursion over frames."""
+    alphas = one_symbol_scores(blank_log_prob, label_log_prob, problem)
+    lengths = problem.logit_lengths, problem.target_lengths
+    samples = torch.arange(len(problem.targets), device=blank_log_prob.device)
+    scores = torch.stack(alphas)[lengths[0], samples, lengths[1]]
+    # A row without a softmax spoils its sample, also where no path passes.
+    b, _, _ = _cells(blank_log_prob, problem)
+    no_softmax = (blank_log_prob.isnan() & problem.fused_log_softmax).to(torch.int64)
+    spoiled = torch.zeros_like(samples).index_add(0, b, no_softmax) > 0
+    return -scores.masked_fill(spoiled | (scores == math.inf), math.nan)
 
 
 def _diagonals(
@@ -142,18 +165,6 @@ def _diagonals(
     return zip(emit_blank.unbind(), emit_label.unbind(), strict=True)
 
 
-def _start(blank_log_prob: Tensor, problem: Problem) -> Tensor:
-    """Scores (B, U1) of the first diagonal: a path is in column 0 for certain."""
-    _, U1 = layout.padded_size(problem.logit_lengths, problem.target_lengths)
-    scores = blank_log_prob.new_full((len(problem.targets), U1), -math.inf)
-    scores[:, 0] = 0.0
-    return scores
-
-
-def _next_column(scores: Tensor) -> Tensor:
-    return pad(scores[:, :-1], (1, 0), value=-math.inf)
-
-
 def _scores_at_end(alphas: list[Tensor], problem: Problem) -> Tensor:
     """(B,): the last blank leads from (T_b - 1, U_b) to (T_b, U_b), a diagonal past the lattice."""
     _, logit_lengths, target_lengths, *_ = problem
@@ -169,10 +180,10 @@ def best_paths(logits: Tensor, problem: Problem) -> tuple[Tensor, Tensor]:
     _check_values(logits, problem)
     problem = _on_device(problem, logits)
     log_probs = _log_probs(_lattice_rows(logits, problem), problem)
-    alpha = _start(log_probs[0], problem)
+    alpha = start(log_probs[0], problem)
     alphas, by_label = [alpha], []
     for blank_step, label_step in _diagonals(*log_probs, problem):
-        from_frame_before, from_label_before = alpha + blank_step, _next_column(alpha + label_step)
+        from_frame_before, from_label_before = alpha + blank_step, next_column(alpha + label_step)
         by_label.append(from_label_before > from_frame_before)
         alpha = torch.maximum(from_frame_before, from_label_before)
         alphas.append(alpha)
@@ -203,15 +214,17 @@ def _mask(logits: Tensor, problem: Problem) -> Tensor:
     return layout.lattice_mask(problem.logit_lengths, problem.target_lengths, T, U1)
 
 
-def _gradient(logits: Tensor, problem: Problem, grad_costs: Tensor) -> Tensor:
+def _gradient(
+    logits: Tensor, problem: Problem, grad_costs: Tensor, one_symbol: bool = False
+) -> Tensor:
     """The sum over samples of grad_costs[b] * clamp(d cost_b / d logits)."""
     create_graph = torch.is_grad_enabled() and logits.requires_grad
     rows = _lattice_rows(logits, problem)
     if not create_graph:
         rows = rows.detach().requires_grad_()
     with torch.enable_grad():
-        log_probs = _log_probs(rows, problem)
-        costs = _lattice_costs(*log_probs, problem)
+        log_probs = _log_probs(rows, problem, one_symbol)
+        costs = _lattice_costs(*log_probs, problem, one_symbol)
         # No two samples share a row, so the gradient of the sum is the gradient of each.
         by_blank, by_label = torch.autograd.grad(
             costs.sum(), log_probs, retain_graph=True, create_graph=create_graph
@@ -249,15 +262,16 @@ class _ReferenceLoss(torch.autograd.Function):
     """Makes the gradient itself, since each sample's is clamped before ``grad_costs`` scales it."""
 
     @staticmethod
-    def forward(logits: Tensor, values_checked: bool, *fields: Any) -> Tensor:
+    def forward(logits: Tensor, values_checked: bool, one_symbol: bool, *fields: Any) -> Tensor:
         problem = Problem._make(fields)
         _check_values(logits, problem, values_checked)
         problem = _on_device(problem, logits)
-        return _lattice_costs(*_log_probs(_lattice_rows(logits, problem), problem), problem)
+        log_probs = _log_probs(_lattice_rows(logits, problem), problem, one_symbol)
+        return _lattice_costs(*log_probs, problem, one_symbol)
 
     @staticmethod
     def setup_context(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
-        logits, _, *fields = inputs
+        logits, _, ctx.one_symbol, *fields = inputs
         tensors, ctx.options = Problem._make(fields).split()
         ctx.save_for_backward(logits, *tensors)
 
@@ -265,7 +279,8 @@ class _ReferenceLoss(torch.autograd.Function):
     def backward(ctx: Any, *grad_outputs: Tensor) -> tuple[Tensor | None, ...]:
         logits, *tensors = ctx.saved_tensors
         problem = _on_device(Problem.joined(tuple(tensors), ctx.options), logits)
-        return _gradient(logits, problem, *grad_outputs), None, *[None] * len(problem)
+        grad = _gradient(logits, problem, grad_outputs[0], ctx.one_symbol)
+        return grad, None, None, *[None] * len(problem)
 
     @staticmethod
     def vmap(info: Any, in_dims: Any, *args: Any) -> Any:

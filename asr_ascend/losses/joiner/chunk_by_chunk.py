@@ -14,9 +14,14 @@ from torch import Tensor
 
 from asr_ascend.losses.joiner.rows import GradientSums, JoinerTensors, block_rows
 from asr_ascend.losses.joiner.task import Sample, Task, kept_rows
-from asr_ascend.losses.problem import Problem
-
-_NEGLIGIBLE = math.exp(-76)  # as in the CPU kernel's gradient
+from asr_ascend.losses.one_symbol.lattice import skew
+from asr_ascend.losses.row_statistics import (
+    as_float,
+    not_negative,
+    statistics,
+    to_gradient,
+    two_column_problem,
+)
 
 
 class Rows(NamedTuple):
@@ -29,21 +34,33 @@ class Rows(NamedTuple):
 
 def costs_chunk_by_chunk(joiner: JoinerTensors, task: Task, max_bytes: int) -> Tensor:
     """Costs (B,), unweighted, for a pass that needs no gradient."""
-    log_probs, _ = _row_statistics(joiner, task, max_bytes)
-    return _not_negative(task.costs(log_probs, _two_column_loss(task)), task)
+    log_probs, log_norm = _row_statistics(joiner, task, max_bytes)
+    if task.one_symbol:
+        skewed = skew(task.problem, len(log_norm), log_norm.device)
+        costs = task.costs(skewed.log_probs(log_probs), skewed.problem)
+        costs = skewed.spoiled(costs, log_norm)
+    else:
+        costs = task.costs(log_probs, two_column_problem(task.problem))
+    return not_negative(costs, task.problem)
 
 
 def costs_and_rows(joiner: JoinerTensors, task: Task, max_bytes: int) -> tuple[Tensor, Rows]:
     """Costs (B,), unweighted, and what :func:`add_gradient` needs beside them."""
     log_probs, log_norm = _row_statistics(joiner, task, max_bytes)
     softmax = log_probs.exp() if task.max_dropped_mass > 0 else None
-    costs, shares = task.costs_and_gradient(log_probs, _two_column_loss(task))
+    if task.one_symbol:
+        skewed = skew(task.problem, len(log_norm), log_norm.device)
+        costs, shares = task.costs_and_gradient(skewed.log_probs(log_probs), skewed.problem)
+        costs = skewed.spoiled(costs, log_norm)
+        shares = skewed.of_rows(shares, costs)
+    else:
+        costs, shares = task.costs_and_gradient(log_probs, two_column_problem(task.problem))
     kept: list[Tensor | None] = [None] * len(task.samples)
     if softmax is not None:
         masses = _masses(shares, softmax, task)
         sizes = [sample.rows for sample in task.samples]
         kept = [kept_rows(mass, task.max_dropped_mass) for mass in masses.split(sizes)]
-    return _not_negative(costs, task), Rows(shares, log_norm, kept)
+    return not_negative(costs, task.problem), Rows(shares, log_norm, kept)
 
 
 def add_gradient(
@@ -69,7 +86,7 @@ def add_gradient(
             for piece in chunks.pieces(sample):
                 hidden, logits = chunks.fill(sample, piece)
                 label = piece.of_rows(labels)
-                _to_gradient(logits, shares[piece.rows], log_norm[piece.rows], label, task)
+                to_gradient(logits, shares[piece.rows], log_norm[piece.rows], label, task.problem)
                 sums.add_products(hidden, logits, scale)
                 if piece.frames is not None:
                     sums.add_frames(hidden, sample.b, piece.frames, scale)
@@ -79,7 +96,7 @@ def add_gradient(
         for row in kept.split(chunks.max_rows):
             t, u = sample.cells(row)
             hidden, logits = chunks.fill_cells(sample, t, u)
-            _to_gradient(logits, shares[row], log_norm[row], labels[u], task)
+            to_gradient(logits, shares[row], log_norm[row], labels[u], task.problem)
             sums.add_products(hidden, logits, scale)
             sums.add_cells(hidden, sample.b, t, u, scale)
 
@@ -161,16 +178,10 @@ def _row_statistics(joiner: JoinerTensors, task: Task, max_bytes: int) -> tuple[
         labels, wrong = task.labels_of(sample), task.wrong_labels_of(sample)
         for piece in chunks.pieces(sample):
             rows = slice(first + piece.rows.start, first + piece.rows.stop)
-            logits = _float(chunks.fill(sample, piece)[1])
-            label = piece.of_rows(labels)[:, None]
-            # Differences from the maximum, and only then the sum's logarithm: what is added to a
-            # path's score is small where its rows are sure, and keeps its digits.
-            maximum = logits.amax(1, keepdim=True)
-            log_probs[rows, 0] = (logits[:, task.problem.blank, None] - maximum)[:, 0].to(dtype)
-            log_probs[rows, 1] = (logits.gather(1, label) - maximum)[:, 0].to(dtype)
-            log_sum = logits.sub_(maximum).exp_().sum(1, keepdim=True).to(dtype).log_()
-            log_probs[rows] -= log_sum
-            log_norm[rows] = (maximum + log_sum)[:, 0]
+            logits = as_float(chunks.fill(sample, piece)[1])
+            label = piece.of_rows(labels)
+            found = statistics(logits, task.problem.blank, label, dtype)
+            log_probs[rows], log_norm[rows] = found
             if wrong is not None:
                 # As the operator does it: NaN in this sample alone.
                 here = piece.of_rows(wrong)
@@ -191,46 +202,3 @@ def _masses(shares: Tensor, softmax: Tensor, task: Task) -> Tensor:
     labels = [sample.of_rows(task.labels_of(sample)) for sample in task.samples]
     one_component = torch.cat(labels) == task.problem.blank
     return torch.where(one_component, -(total - softmax[:, :1] * total)[:, 0].clamp(max=0), masses)
-
-
-def _to_gradient(
-    logits: Tensor, shares: Tensor, log_norm: Tensor, label: Tensor, task: Task
-) -> None:
-    """Replaces logits (rows, V) by the gradient of their sample's cost, clamped."""
-    gradient = _float(logits)
-    shares = shares.to(gradient.dtype)
-    gradient.sub_(log_norm[:, None].to(gradient.dtype)).exp_()
-    gradient.mul_(-shares.sum(1, keepdim=True))
-    gradient[:, task.problem.blank] += shares[:, 0]
-    gradient.scatter_add_(1, label[:, None], shares[:, 1:])
-    if gradient.dtype == torch.float32 and gradient.device.type == "cpu":
-        # Products of what is next to nothing are denormal numbers, which take ten times as long.
-        torch.hardshrink(gradient, _NEGLIGIBLE, out=gradient)
-    if task.problem.clamp > 0:
-        gradient.clamp_(-task.problem.clamp, task.problem.clamp)
-    if gradient is not logits:
-        logits.copy_(gradient)
-
-
-def _float(logits: Tensor) -> Tensor:
-    """The same tensor in float32 or better: itself, or a copy of half precision."""
-    return logits.to(torch.promote_types(logits.dtype, torch.float32))
-
-
-def _not_negative(costs: Tensor, task: Task) -> Tensor:
-    """Costs of log-probabilities may have any sign; rounded softmaxes may sum to above 1."""
-    if task.problem.delay_penalty != 0.0:
-        return costs
-    # No clamp: an NPU's vector unit may make 0 of a NaN.
-    return torch.where(costs < 0.0, 0.0, costs)
-
-
-def _two_column_loss(task: Task) -> Problem:
-    """The same lattices over log-probabilities of blank (column 0) and label (column 1)."""
-    return task.problem._replace(
-        targets=torch.ones_like(task.problem.targets),
-        blank=0,
-        clamp=-1.0,
-        fused_log_softmax=False,
-        blank_in_targets=False,
-    )

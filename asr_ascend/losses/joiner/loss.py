@@ -10,7 +10,7 @@ from torch import Tensor
 from asr_ascend.losses import backends, function_transforms, values
 from asr_ascend.losses.backends import LossBackend
 from asr_ascend.losses.bands import lattice_band
-from asr_ascend.losses.checks import checked_reduction
+from asr_ascend.losses.checks import checked_reduction, is_one_symbol
 from asr_ascend.losses.joiner import checks
 from asr_ascend.losses.joiner.chunk_by_chunk import (
     Rows,
@@ -49,6 +49,7 @@ def joiner_rnnt_loss(
     blank_in_targets: str = "error",
     emission_windows: Tensor | None = None,
     band: Tensor | None = None,
+    topology: str = "regular",
     backend: str | None = None,
     validate: bool = False,
 ) -> Tensor:
@@ -59,8 +60,9 @@ def joiner_rnnt_loss(
 
     - Sample by sample, for "sum" and "mean": one sample's logits at a time, in one buffer, where
       their gradient takes their place and is used at once. Backward only scales small tensors.
-    - Chunk by chunk, for "none", or where one sample's logits would take more than ``max_bytes``:
-      a few frames' logits at a time, made again in backward, and about 60 bytes per lattice cell.
+    - Chunk by chunk, for "none", for one symbol per frame, or where one sample's logits would take
+      more than ``max_bytes``: a few frames' logits at a time, made again in backward, and about 60
+      bytes per lattice cell; for one symbol per frame about 140.
 
     torch.compile breaks its graph here, and refuses ``fullgraph=True``: how much is done at a time
     depends on the values of the lengths.
@@ -71,11 +73,11 @@ def joiner_rnnt_loss(
         weight: (V, H) of the output layer. Under autocast its product runs in autocast's dtype.
         bias: (V,) or None.
         targets, logit_lengths, target_lengths, blank, clamp, fastemit_lambda, delay_penalty,
-            blank_in_targets, emission_windows, band, backend: as for :func:`rnnt_loss`, and
-            ``targets`` may be on the CPU wherever the rest is. The loop over samples needs lengths
-            and band on the CPU: from elsewhere they are copied there, once per call. With windows
-            and no band, only the band that the windows leave is computed, where the backend has
-            bands: value and gradient are the same to rounding.
+            blank_in_targets, emission_windows, band, topology, backend: as for :func:`rnnt_loss`,
+            and ``targets`` may be on the CPU wherever the rest is. The loop over samples needs
+            lengths and band on the CPU: from elsewhere they are copied there, once per call. With
+            windows and no band, only the band that the windows leave is computed, where the backend
+            has bands: value and gradient are the same to rounding.
         reduction: "none", "sum", or "mean", which divides the sum by B.
         activation: "tanh" or "relu".
         weights: (B,) float; each sample's cost is multiplied by its weight before the reduction.
@@ -116,6 +118,7 @@ def joiner_rnnt_loss(
     function_transforms.refuse_forward_mode("joiner_rnnt_loss", *inputs)
     function_transforms.refuse_func_gradient("joiner_rnnt_loss", *inputs)
     reduction = checked_reduction(reduction)
+    one_symbol = is_one_symbol(topology)
     checks.check_options(activation, max_dropped_mass, max_bytes, logits_dtype)
     checks.check_batch_size(targets, len(encoder_out))
     # No logits are there yet: a tensor without rows stands for their dtype, device and vocabulary.
@@ -142,7 +145,9 @@ def joiner_rnnt_loss(
         problem = problem._replace(band=_band_of_windows(problem, emission_windows))
     problem, wrong_labels = _with_labels_on_device(problem, no_rows, chosen, validate)
     samples = samples_of(problem, sample_weights)
-    task = Task(problem, samples, float(max_dropped_mass), chosen, validate, wrong_labels)
+    task = Task(
+        problem, samples, float(max_dropped_mass), chosen, validate, wrong_labels, one_symbol
+    )
     make_joiner = functools.partial(
         JoinerTensors.of,
         activation=activation,
@@ -172,7 +177,8 @@ def _loss(
 ) -> Tensor:
     """Chooses the way."""
     joiner = make_joiner(*inputs)
-    whole = task.largest_sample() * joiner.logits_row_bytes() <= max_bytes
+    fits = task.largest_sample() * joiner.logits_row_bytes() <= max_bytes
+    whole = fits and not task.one_symbol
     wanted = Wanted(*(t is not None and t.requires_grad for t in inputs))
     if not torch.is_grad_enabled() or not any(wanted):
         with torch.no_grad():

@@ -78,6 +78,7 @@ class Task(NamedTuple):
     validate: bool
     # (B, columns of targets) labels out of place, found on the device; None: there is none.
     wrong_labels: Tensor | None
+    one_symbol: bool = False  # a label takes a frame
 
     def largest_sample(self) -> int:
         """Most rows of a sample that isn't left out."""
