@@ -221,7 +221,9 @@ def test_one_symbol_per_frame_ends_with_a_blank(from_log_softmax: bool) -> None:
 
     def by_hand(logits: Tensor) -> Tensor:
         costs = []
-        for b, (T, U) in enumerate(zip(LOGIT_LENGTHS.tolist(), TARGET_LENGTHS.tolist())):
+        for b, (T, U) in enumerate(
+            zip(LOGIT_LENGTHS.tolist(), TARGET_LENGTHS.tolist(), strict=True)
+        ):
             cell = logits[b].double().log_softmax(-1)
             alpha = {(0, 0): cell.new_zeros(())}
             for t in range(1, T):
