@@ -26,7 +26,7 @@ except PackageNotFoundError:  # a source tree that was never installed
 def load(
     checkpoint: str | os.PathLike[str], chunk_ms: int | str = 320, left_chunks: int = 4
 ) -> Recognizer:
-    """The recogniser of a checkpoint: transcribes files, samples and streams.
+    """Loads the recogniser of a checkpoint: it transcribes files, samples and streams.
 
     Args:
         checkpoint: a file that training wrote.
@@ -35,7 +35,7 @@ def load(
 
     Raises:
         CheckpointError: the file is missing or not a checkpoint.
-        ValueError: chunks that the model's encoder can't serve.
+        ValueError: the model's encoder can't work with these chunks.
     """
     from asr_ascend import recognizer
 

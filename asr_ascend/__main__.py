@@ -31,7 +31,7 @@ COMMANDS = {
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Runs a command; the exit status."""
+    """Runs a command and returns its exit status."""
     given = list(sys.argv[1:] if arguments is None else arguments)
     if not given or given[0] in ("--help", "-h", "help"):
         print(_help())

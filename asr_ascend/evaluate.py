@@ -1,4 +1,4 @@
-"""Character error rate by SNR, streaming beside full context, and emission delay.
+"""Character error rate by SNR, streaming next to full context, and emission delay.
 
 ``python -m asr_ascend.evaluate checkpoint=outputs/demo/checkpoints/last.ckpt``
 """
@@ -57,13 +57,14 @@ class Spoken:
     sample_rate_hz: int
 
     def at(self, snr_db: float | None) -> Tensor:
+        """Mixes the speech with its noise at `snr_db`, (samples,) float32; None: clean speech."""
         if snr_db is None:
             return self.speech
         return mix_at_snr(self.speech, self.noise, snr_db, self.sample_rate_hz)
 
 
 def main(options: EvaluateOptions) -> int:
-    """Evaluates a checkpoint, prints the table, writes the report; the exit status."""
+    """Evaluates a checkpoint, prints the table, writes the report and returns the exit status."""
     if options.num_threads:
         torch.set_num_threads(options.num_threads)
     folder = out_dir(options)
@@ -116,7 +117,7 @@ def _baseline(path: str, trained: TrainedModel) -> TrainedModel:
 
 
 def out_dir(options: EvaluateOptions) -> Path:
-    """Folder of the report: as configured, else the run that the checkpoint belongs to."""
+    """Returns the folder of the report: as configured, else the checkpoint's run."""
     if options.out_dir:
         return Path(options.out_dir)
     folder = Path(options.checkpoint).parent
@@ -124,10 +125,14 @@ def out_dir(options: EvaluateOptions) -> Path:
 
 
 def load_sets(manifests: Sequence[str], limit: int | None) -> Iterator[tuple[str, Utterance]]:
-    """Utterances with text, each with the name of its set: the stem of its manifest.
+    """Yields utterances with text, each after the name of its set: the stem of its manifest.
+
+    Args:
+        manifests: paths.
+        limit: the most utterances of a set; None: all.
 
     Raises:
-        ConfigError: two manifests of one name.
+        ConfigError: two manifests have the same name.
     """
     names = [Path(path).stem for path in manifests]
     if len(set(names)) < len(names):
@@ -141,7 +146,7 @@ def load_sets(manifests: Sequence[str], limit: int | None) -> Iterator[tuple[str
 def decode_all(
     trained: TrainedModel, spoken: Sequence[Spoken], options: EvaluateOptions
 ) -> list[report.Decoded]:
-    """Every utterance at every SNR, streaming and, if asked for, with full context; set by set."""
+    """Decodes every utterance at every SNR, streaming and, if asked for, with full context."""
     contexts = [
         (report.FULL if chunk_frames is None else report.STREAMING, chunk_frames, left_chunks)
         for chunk_frames, left_chunks in evaluation_chunks(trained.model.encoder, options)
@@ -171,7 +176,7 @@ def _decode(
     context: tuple[int | None, int | None],
     options: EvaluateOptions,
 ) -> list[Hypothesis]:
-    """Hypotheses of a batch; the chunk mask gives what a stream would (see the models' tests)."""
+    """Decodes a batch; the chunk mask gives what a stream would (see the models' tests)."""
     lengths = torch.tensor([len(f) for f in features])
     padded = pad_sequence(list(features), batch_first=True)
     encoded, encoded_lengths = trained.model.encode(padded, lengths, *context)
@@ -227,7 +232,10 @@ def _judge(
 
 
 def speech_end_ms(speech: Tensor, sample_rate_hz: int) -> float:
-    """End of the last 20 ms of a waveform that are within 40 dB of the loudest 20 ms."""
+    """Returns the end in ms of the last 20 ms that are within 40 dB of the loudest 20 ms.
+
+    `speech` is a waveform (samples,).
+    """
     frame = sample_rate_hz // 50
     whole = speech[: speech.numel() // frame * frame].view(-1, frame).square().mean(1)
     if whole.numel() == 0:
@@ -239,7 +247,10 @@ def speech_end_ms(speech: Tensor, sample_rate_hz: int) -> float:
 def _speak(
     utterances: Sequence[tuple[str, Utterance]], options: EvaluateOptions, sample_rate_hz: int
 ) -> Iterator[Spoken]:
-    """Speech and noise of utterances; every other one gets the kinds that training doesn't."""
+    """Yields speech and noise of utterances.
+
+    Every second utterance gets kinds of noise that training doesn't contain.
+    """
     folders, unseen_kinds = options.noise_banks, options.unseen_noise_kinds
     for kinds in (options.noise_kinds, unseen_kinds):
         if kinds:
@@ -265,7 +276,7 @@ def _speak(
 
 
 def _batches(spoken: Sequence[Spoken], seconds: float) -> list[list[Spoken]]:
-    """Batches of similar length; padding and all, each lasts about `seconds` at most."""
+    """Yields batches of similar length, at most about `seconds` each with padding."""
     batches: list[list[Spoken]] = []
     for item in sorted(spoken, key=lambda s: s.speech.numel()):
         longest = item.speech.numel() / item.sample_rate_hz
@@ -279,7 +290,7 @@ def _batches(spoken: Sequence[Spoken], seconds: float) -> list[list[Spoken]]:
 def _pictures(
     trained: TrainedModel, item: Spoken, options: EvaluateOptions, folder: Path
 ) -> dict[str, str]:
-    """Writes the example and every picture but CER's; a caption for each."""
+    """Draws the example and every picture except the CER's; returns a caption for each."""
     captions = {}
     run = out_dir(replace(options, out_dir=None))
     if draw_training(run / "metrics.csv", folder / "training.png"):
@@ -291,7 +302,7 @@ def _pictures(
 
 
 def cli(arguments: Sequence[str] | None = None) -> None:
-    """The command: see `--help`. It ends the program."""
+    """Runs the command and ends the program; see `--help`."""
     run_entry(
         "evaluate",
         main,

@@ -60,10 +60,12 @@ class Transcript:
 
     @torch.inference_mode()
     def push(self, samples: Tensor) -> str:
-        """What `samples`, the next ones at the model's rate, add to the text; often nothing.
+        """Decodes `samples`, the next ones at the model's rate, and returns the text that they add.
+
+        `samples` is (n,) float32. The text is often "".
 
         Raises:
-            TooLongError: full context over so many samples needs more memory than is free.
+            TooLongError: full context over all samples so far needs more memory than is free.
         """
         self._samples += samples.numel()
         self._refuse_beyond_memory()
@@ -71,7 +73,10 @@ class Transcript:
 
     @torch.inference_mode()
     def finish(self) -> str:
-        """What the last, partial chunk adds to the text; nothing can be pushed after it."""
+        """Decodes the last, partial chunk and returns the text that it adds.
+
+        Nothing can be pushed after it.
+        """
         return self.tokenizer.decode(self._decoder.finish())
 
     def _refuse_beyond_memory(self) -> None:
@@ -94,10 +99,10 @@ class Transcript:
 
     @torch.inference_mode()
     def token_times(self) -> list[dict[str, Any]]:
-        """Each token with its times in ms, after `finish`.
+        """Returns each token with its times in ms, after `finish`.
 
         `end_ms` is the end of the frame in which the likeliest alignment of the whole utterance
-        gives the token, `emitted_ms` that of the frame in which the stream gave it.
+        gives the token. `emitted_ms` is the end of the frame in which the stream gave it.
         """
         hypothesis = self._decoder.hypothesis
         aligned = token_frames(self._decoder.model, self._decoder.encoded, hypothesis)
@@ -114,10 +119,10 @@ class Transcript:
 
     @torch.inference_mode()
     def plot(self, path: Path, title: str) -> None:
-        """Draws the lattice of what was heard, after `finish`.
+        """Draws the lattice of the decoded tokens, after `finish`.
 
         Raises:
-            ValueError: no frame or no token to draw, or a lattice too large for one picture.
+            ValueError: there is no token to draw, or the lattice is too large for one picture.
         """
         model, enc = self._decoder.model, self._decoder.encoded
         hypothesis = self._decoder.hypothesis
@@ -180,7 +185,7 @@ class Recognizer:
         audio: str | os.PathLike[str] | np.ndarray | Tensor,
         sample_rate_hz: int | None = None,
     ) -> Transcription:
-        """The words of a recording.
+        """Transcribes a recording.
 
         Args:
             audio: a file in any format that libsndfile reads; or samples (n,), floats in [-1, 1].
@@ -188,8 +193,8 @@ class Recognizer:
 
         Raises:
             AudioError: the file can't be read.
-            TooLongError: full context over a recording that memory has no room for.
-            ValueError, TypeError: samples or rate out of place.
+            TooLongError: memory has no room for full context over the recording.
+            ValueError, TypeError: samples or rate don't fit; see `Stream.accept`.
         """
         if not isinstance(audio, np.ndarray | Tensor):
             if sample_rate_hz is not None:
@@ -205,7 +210,7 @@ class Recognizer:
         return stream.finish()
 
     def stream(self, sample_rate_hz: int | None = None) -> Stream:
-        """A stream to be heard piece by piece.
+        """Starts a stream, which takes samples piece by piece.
 
         Args:
             sample_rate_hz: of its samples, 4,000 to 384,000; None: the model's rate.
@@ -213,7 +218,7 @@ class Recognizer:
         return Stream(self, self.sample_rate_hz if sample_rate_hz is None else sample_rate_hz)
 
     def transcript(self, name: str = "The utterance") -> Transcript:
-        """An empty transcript that keeps token times."""
+        """Returns an empty transcript that keeps token times."""
         return Transcript(self.trained, self.chunk_ms, self.left_chunks, times=True, name=name)
 
     def _transcribe_file(self, path: Path) -> Transcription:
@@ -249,14 +254,14 @@ class Stream:
         return self._transcript.text
 
     def accept(self, samples: np.ndarray | Tensor) -> str:
-        """What the next samples add to the text, often nothing.
+        """Decodes the next samples and returns the text that they add, often "".
 
         Args:
             samples: (n,) floats in [-1, 1], any number of them.
 
         Raises:
-            TypeError: samples that are no floats.
-            ValueError: a wrong shape, NaN or infinity, or a stream already finished.
+            TypeError: the samples are not floats.
+            ValueError: the shape is wrong, a sample is not finite, or the stream is finished.
         """
         if self._result is not None:
             raise ValueError("`accept` must come before `finish`, but the stream is finished.")
@@ -274,7 +279,10 @@ class Stream:
         return self._transcript.push(self._resampler.push(given.to(torch.float32)))
 
     def finish(self) -> Transcription:
-        """Decodes the last, partial chunk; all that was heard."""
+        """Decodes the last, partial chunk and returns the whole transcription.
+
+        Further calls return the same.
+        """
         if self._result is None:
             self._transcript.push(self._resampler.push(torch.zeros(0), final=True))
             self._transcript.finish()
@@ -287,10 +295,10 @@ class Stream:
 def load(
     checkpoint: str | os.PathLike[str], chunk_ms: int | str = 320, left_chunks: int = 4
 ) -> Recognizer:
-    """The recogniser of a checkpoint; arguments as for `Recognizer`.
+    """Loads the recogniser of a checkpoint; arguments are those of `Recognizer`.
 
     Raises:
         CheckpointError: the file is missing or not a checkpoint.
-        ValueError: as `Recognizer`.
+        ValueError: `Recognizer` can't take the chunks.
     """
     return Recognizer(load_model(checkpoint), chunk_ms, left_chunks)

@@ -72,7 +72,7 @@ BAD_INPUT = (
 
 
 def main(options: TrainOptions) -> int:
-    """Trains as `options` say, unless that very run is already there; the exit status."""
+    """Trains as `options` say, unless that very run is already there; returns the exit status."""
     chosen_accelerator(options.trainer.accelerator)
     print_ = _printer()
     folder = RunFolder(options)
@@ -143,7 +143,7 @@ def _train(options: TrainOptions, folder: RunFolder, print_: Any) -> int:
 
 
 def _check_backend(loss: LossOptions, accelerator: str) -> None:
-    """What a config can't know: which backends of the loss there are here, and what they can."""
+    """Checks what a config can't know: which backends of the loss are here, and what they can."""
     name = loss.backend
     if loss.delay_penalty > 0 and accelerator == "npu" and name != "reference":
         raise ConfigError(
@@ -167,7 +167,7 @@ def _check_backend(loss: LossOptions, accelerator: str) -> None:
 
 
 def _teacher(options: TrainOptions, tokenizer: Tokenizer) -> Teacher | None:
-    """The teacher of a distillation, checked against the student; None where there is none."""
+    """Loads the teacher of a distillation and checks it against the student; None without one."""
     distillation = options.distillation
     if distillation.teacher is None:
         return None
@@ -223,7 +223,9 @@ def _data(options: TrainOptions, start: WarmStart | None, print_: Any) -> Speech
 def build_trainer(
     options: TrainOptions, folder: Path, datamodule: SpeechDataModule, first: Sequence[Callback]
 ) -> Trainer:
-    """Lightning's trainer with this project's callbacks; validation counts optimiser steps.
+    """Builds Lightning's trainer with this project's callbacks.
+
+    Validation counts optimiser steps.
 
     Args:
         options: of the training.
@@ -285,7 +287,7 @@ def build_trainer(
 
 
 def _is_first_process() -> bool:
-    """Whether this is the process that begins a training, and starts those of other ranks."""
+    """Returns whether this process begins a training and starts those of other ranks."""
     return getattr(rank_zero_only, "rank", 0) == 0 and os.environ.get("NODE_RANK", "0") == "0"
 
 
@@ -310,7 +312,7 @@ def _quiet() -> None:
 
 
 def cli(arguments: Sequence[str] | None = None) -> None:
-    """The command: see `--help`. It ends the program."""
+    """Runs the command and ends the program; see `--help`."""
     run_entry("train", main, BAD_INPUT, arguments=arguments)
 
 

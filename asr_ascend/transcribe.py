@@ -36,7 +36,10 @@ from asr_ascend.system.streams import json_text
 
 
 def main(options: TranscribeOptions) -> int:
-    """Transcribes what `options` name; 1 where audio is missing or a picture can't be written."""
+    """Transcribes what `options` name and returns the exit status.
+
+    It is 1 where audio is missing or a picture can't be written.
+    """
     if options.num_threads:
         torch.set_num_threads(options.num_threads)
     if options.plot_dir is not None and (fault := folder_fault(Path(options.plot_dir))):
@@ -81,7 +84,7 @@ def _start(trained: TrainedModel, name: str, options: TranscribeOptions) -> Tran
 
 
 def _plot(transcript: Transcript, name: str, options: TranscribeOptions) -> bool:
-    """Draws the picture, where one is wanted; False where it can't be written."""
+    """Draws the picture, if one is asked for; returns False where it can't be written."""
     if options.plot_dir is None:
         return True
     path = Path(options.plot_dir) / f"{name}.png"
@@ -157,7 +160,7 @@ def _print_json(transcript: Transcript, name: str, seconds: float) -> None:
 
 
 def _print_times(transcript: Transcript, options: TranscribeOptions) -> None:
-    """A line per token: a tab, seconds, a tab, the token."""
+    """Prints a line per token: a tab, seconds, a tab, the token."""
     if options.times:
         for token in transcript.token_times():
             print(f"\t{token['end_ms'] / 1000:.3f}\t{token['token']}")
@@ -165,7 +168,7 @@ def _print_times(transcript: Transcript, options: TranscribeOptions) -> None:
 
 
 def cli(arguments: Sequence[str] | None = None) -> None:
-    """The command: see `--help`. It ends the program."""
+    """Runs the command and ends the program; see `--help`."""
     run_entry(
         "transcribe",
         main,

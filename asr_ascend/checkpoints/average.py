@@ -28,17 +28,18 @@ _KEPT = ("epoch", "global_step", "pytorch-lightning_version")
 
 
 def average_checkpoints(paths: Sequence[Path]) -> dict[str, Any]:
-    """The mean of the weights of several checkpoints, as the contents of a checkpoint.
+    """Averages the weights of several checkpoints into the contents of a checkpoint.
 
-    It loads as any other checkpoint does and says in `averaged` what went into it. The optimiser's
-    state is left out: a new run can start from it (`init_from`), none can be resumed.
+    It loads as any other checkpoint does; `averaged` lists what went into it. The optimiser's state
+    is left out: a new run can start from it (`init_from`), but no run can be resumed from it.
 
     Args:
         paths: one or more, the best first: it gives tokenizer, config, step and all that isn't a
             floating point number.
 
     Raises:
-        CheckpointError: as `read_checkpoint`; no path; another vocabulary or model.
+        CheckpointError: a checkpoint can't be read, `paths` is empty, or a vocabulary or model
+            differs from the first one's.
 
     Source: Izmailov et al. 2018, "Averaging weights leads to wider optima and better
     generalization".
@@ -67,14 +68,14 @@ def average_checkpoints(paths: Sequence[Path]) -> dict[str, Any]:
 
 
 def best_checkpoints(folder: Path, count: int | None = None) -> list[Path]:
-    """The best checkpoints that a run kept, the lowest validation CER first.
+    """Returns the best checkpoints that a run kept, the lowest validation CER first.
 
     Args:
         folder: of the run, or its `checkpoints`.
-        count: at most so many; None: all.
+        count: the most to return; None: all.
 
     Raises:
-        CheckpointError: there is none.
+        CheckpointError: the folder holds no best checkpoint.
     """
     inner = folder / "checkpoints"
     inner = inner if inner.is_dir() else folder
@@ -85,7 +86,7 @@ def best_checkpoints(folder: Path, count: int | None = None) -> list[Path]:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """The command; the exit status."""
+    """Runs the command and returns its exit status."""
     return run_command(lambda: _average(arguments), (CheckpointError,))
 
 

@@ -49,7 +49,7 @@ class TrainedModel:
         return self.options.data.sample_rate_hz
 
     def log_mel(self) -> LogMel:
-        """Makes the features that it was trained with."""
+        """Makes the features that the model was trained with."""
         return LogMel(self.sample_rate_hz, self.options.model.encoder.num_mel_bins)
 
 
@@ -59,6 +59,11 @@ class AtomicCheckpointIO(CheckpointIO):
     def save_checkpoint(
         self, checkpoint: dict[str, Any], path: Any, storage_options: Any = None
     ) -> None:
+        """Writes `checkpoint` to `path` in one step, down to the disk.
+
+        Raises:
+            OSError: the file can't be written.
+        """
         target = Path(path)
         target.parent.mkdir(parents=True, exist_ok=True)
         with replaced_file(target) as temporary, temporary.open("wb") as stream:
@@ -69,9 +74,11 @@ class AtomicCheckpointIO(CheckpointIO):
     def load_checkpoint(
         self, path: Any, map_location: Any = None, weights_only: bool | None = None
     ) -> dict[str, Any]:
+        """Reads a checkpoint as `read_checkpoint` does, always onto the CPU."""
         return read_checkpoint(path)
 
     def remove_checkpoint(self, path: Any) -> None:
+        """Removes the file `path`, if it exists."""
         Path(path).unlink(missing_ok=True)
 
 
@@ -85,10 +92,10 @@ def _save(checkpoint: dict[str, Any], stream: BinaryIO) -> None:
 
 
 def read_checkpoint(path: str | os.PathLike[str]) -> dict[str, Any]:
-    """Contents of a checkpoint of this package, on the CPU.
+    """Reads the contents of a checkpoint of this package onto the CPU.
 
     Raises:
-        CheckpointError: no such file, not a checkpoint of asr_ascend, or another format version.
+        CheckpointError: the file is missing, not a checkpoint of asr_ascend, or of another version.
     """
     file = user_path(path)
     if not file.is_file():
@@ -128,14 +135,14 @@ def _foreign(file: Path, reason: str = "") -> str:
 
 
 def read_config(path: str | os.PathLike[str], contents: Mapping[str, Any]) -> TrainOptions:
-    """What a checkpoint was trained with; keys that it doesn't have yet have their defaults.
+    """Reads what a checkpoint was trained with; keys that it lacks get their defaults.
 
     Args:
         path: of the checkpoint, for messages.
         contents: from `read_checkpoint`.
 
     Raises:
-        CheckpointError: a config that can't be read.
+        CheckpointError: the config can't be read.
     """
     try:
         return TrainOptions.read(contents[KEY]["config"], saved=True)
@@ -144,7 +151,7 @@ def read_config(path: str | os.PathLike[str], contents: Mapping[str, Any]) -> Tr
 
 
 def describe(tokenizer: Tokenizer, config: Mapping[str, Any]) -> dict[str, Any]:
-    """What a checkpoint holds besides Lightning's part, as plain Python and tensors."""
+    """Returns this package's part of a checkpoint, as plain Python and tensors."""
     return {
         "format_version": FORMAT_VERSION,
         "tokenizer": tokenizer.state_dict(),
@@ -154,7 +161,7 @@ def describe(tokenizer: Tokenizer, config: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def model_weights(contents: Mapping[str, Any]) -> dict[str, Any]:
-    """The transducer's part of a checkpoint's state_dict, under the transducer's own names."""
+    """Returns the transducer's part of a checkpoint's state_dict, under the transducer's names."""
     return {
         key.removeprefix(_PREFIX): value
         for key, value in contents["state_dict"].items()
@@ -163,7 +170,7 @@ def model_weights(contents: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def without_simple_heads(weights: Mapping[str, Any]) -> dict[str, Any]:
-    """Weights of a transducer but for the layers of its simple joiner, if it has one."""
+    """Returns a transducer's weights without the layers of its simple joiner, if it has one."""
     return {name: value for name, value in weights.items() if not name.startswith(SIMPLE_HEADS)}
 
 
@@ -190,7 +197,7 @@ def load_model(path: str | os.PathLike[str]) -> TrainedModel:
     has weights for is refused before it takes any.
 
     Raises:
-        CheckpointError: as `read_checkpoint`, or weights that don't fit the config.
+        CheckpointError: the checkpoint can't be read, or its weights don't fit its config.
         OSError: the file can't be read.
     """
     contents = read_checkpoint(path)

@@ -67,7 +67,7 @@ class _Storage:
 
 
 def read_outline(path: Path) -> Any:
-    """The contents of a checkpoint with a `TensorOutline` in the place of each tensor.
+    """Reads the contents of a checkpoint with a `TensorOutline` in the place of each tensor.
 
     Args:
         path: of a file that begins as a zip archive does.

@@ -57,10 +57,10 @@ class WarmStart:
 
     @classmethod
     def read(cls, path: str | os.PathLike[str]) -> WarmStart:
-        """What is needed of a checkpoint; its optimiser's state is not.
+        """Reads what a new run needs of a checkpoint, without the optimiser's state.
 
         Raises:
-            CheckpointError: as `read_checkpoint`.
+            CheckpointError: the checkpoint can't be read.
         """
         contents = read_checkpoint(path)
         tokenizer = read_tokenizer(path, contents)
@@ -74,19 +74,19 @@ class WarmStart:
         return FeatureStatistics(self.weights["feature_mean"], self.weights["feature_std"])
 
     def make_tokenizer(self, options: TrainOptions, texts: Iterable[str]) -> Tokenizer:
-        """The vocabulary of the new run, as `init_vocabulary` says.
+        """Makes the vocabulary of the new run, as `init_vocabulary` says.
 
-        strict: the checkpoint's, which must know every character of `texts`. skip: the
-        checkpoint's; what it doesn't know is listed. extend: the checkpoint's and a piece for each
-        new character. train: a new one, trained on `texts` as `data.tokenizer_type` says. Blank
-        keeps its id.
+        - strict: the checkpoint's, which must know every character of `texts`.
+        - skip: the checkpoint's; the characters that it doesn't know are listed.
+        - extend: the checkpoint's, and a piece for each new character.
+        - train: a new one, trained on `texts` as `data.tokenizer_type` says. Blank keeps its id.
 
         Args:
             options: of the new run.
             texts: all that it trains on.
 
         Raises:
-            ConfigError: lists every way in which the checkpoint doesn't fit the run.
+            ConfigError: the checkpoint doesn't fit the run; the message lists every reason.
         """
         mode = options.init_vocabulary
         texts = list(texts)
@@ -113,15 +113,15 @@ class WarmStart:
         return self.tokenizer
 
     def load_into(self, model: nn.Module, tokenizer: Tokenizer) -> None:
-        """Gives `model`, built for `tokenizer`, the checkpoint's weights.
+        """Loads the checkpoint's weights into `model`, which was built for `tokenizer`.
 
-        Rows of a vocabulary (joiner's output, predictor's embedding, CTC head) go by piece. A new
-        piece starts as the mean of the kept labels, blank and unknown aside: a random row's logit
-        could lie far above those of trained pieces, and the mean's can't. Where no label is kept,
-        new pieces stay as the model was built.
+        Rows of a vocabulary (joiner's output, predictor's embedding, CTC head) are matched by
+        piece. A new piece starts as the mean of the kept labels, without blank and unknown. A
+        random row's logit could lie far above those of trained pieces; the mean's can't. Where no
+        label is kept, new pieces stay as the model was built.
 
         Raises:
-            CheckpointError: weights of another shape.
+            CheckpointError: a weight has another shape.
         """
         old = {piece: index for index, piece in enumerate(self.tokenizer.pieces)}
         source = torch.tensor([old.get(piece, -1) for piece in tokenizer.pieces])
@@ -200,7 +200,7 @@ class WarmStart:
 
 
 def _listing(items: Iterable[str]) -> str:
-    """The first few, and how many there are beside them."""
+    """Returns the first few, and how many more there are."""
     listed = list(items)
     more = f" and {len(listed) - _LISTED} more" if len(listed) > _LISTED else ""
     return ", ".join(listed[:_LISTED]) + more

@@ -27,14 +27,14 @@ FLAGS_WITH_VALUE = (
 
 
 def split_arguments(command: str, arguments: Sequence[str]) -> tuple[list[str], list[str]]:
-    """Hydra's flags with their values, and the overrides, of a command line.
+    """Splits a command line into Hydra's flags with their values, and the overrides.
 
     Args:
         command: `train`, `evaluate` or `transcribe`.
         arguments: as typed; a file without a key gets the key that its ending says.
 
     Raises:
-        ConfigError: a flag where a key belongs, or a word that is neither key nor file.
+        ConfigError: a flag stands where a key belongs, or a word is neither key nor file.
     """
     flags: list[str] = []
     overrides: list[str] = []

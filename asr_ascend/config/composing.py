@@ -40,10 +40,10 @@ from asr_ascend.system.command import run_command
 
 
 def conf_dir() -> Path:
-    """The folder of the configs: a checkout's `conf/`, else the one packaged in the wheel.
+    """Returns the folder of the configs: a checkout's `conf/`, else the wheel's.
 
     Raises:
-        ConfigError: where neither is there.
+        ConfigError: neither is there.
     """
     checkout = Path(__file__).resolve().parents[2]
     if (checkout / "pyproject.toml").is_file() and (checkout / "conf" / "train.yaml").is_file():
@@ -57,7 +57,7 @@ def conf_dir() -> Path:
 
 
 def made_by(path: str | Path) -> str:
-    """A sentence with the command that makes a checkpoint of an experiment; "" for others."""
+    """Returns a sentence with the command that makes an experiment's checkpoint; "" for others."""
     folder = Path(path).parent
     for experiment in sorted((conf_dir() / "experiment").glob("*.yaml")):
         name = OmegaConf.select(OmegaConf.load(experiment), "name")

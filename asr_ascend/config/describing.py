@@ -61,7 +61,7 @@ Results go to stdout. Status 1: a file of the folder could not be read. Status 2
 
 
 def groups_of(command: str) -> Iterator[tuple[str, str, list[Key]]]:
-    """Name, description and keys of each group of a command; the first has no name."""
+    """Yields name, description and keys of each group of a command; the first has no name."""
     pending: list[tuple[str, str, type[Options]]] = [("", "", COMMANDS[command])]
     while pending:
         name, about, kind = pending.pop(0)
@@ -70,7 +70,7 @@ def groups_of(command: str) -> Iterator[tuple[str, str, list[Key]]]:
 
 
 def help_text(command: str, values: Mapping[str, Any], choices: Mapping[str, list[str]]) -> str:
-    """What `--help` prints.
+    """Returns the text that `--help` prints.
 
     Args:
         command: `train`, `evaluate` or `transcribe`.
@@ -107,7 +107,7 @@ def _value_now(key: Key, values: Mapping[str, Any]) -> Any:
 
 
 def shown_in_a_command(value: Any) -> str:
-    """A value as it is written after `key=`."""
+    """Returns a value as it is written after `key=`."""
     if value is None:
         return "null"
     if isinstance(value, bool):
@@ -118,7 +118,7 @@ def shown_in_a_command(value: Any) -> str:
 
 
 def markdown() -> str:
-    """docs/configuration.md."""
+    """Returns the text of docs/configuration.md."""
     parts = [
         "# Configuration",
         "Every key of the three commands that read a config. `python -m asr_ascend.config` writes "
@@ -147,10 +147,10 @@ def _row(key: Key) -> str:
 
 
 def nearest_key(command: str, name: str) -> Key | None:
-    """The key that a wrong name most likely means, if one is near.
+    """Returns the key that a wrong name most likely means, if one is near.
 
-    The last part of a name counts: `--lr` finds `optimizer.lr`. Where the group is right, it is a
-    key of that group, or one of exactly this name in another.
+    The last part of a name decides: `--lr` finds `optimizer.lr`. Where the group is right, the
+    result is a key of that group, or one of exactly this name in another.
     """
     keys = [key for _, _, keys in groups_of(command) for key in keys]
     group, _, last = name.lstrip("-+~").replace("-", "_").rpartition(".")
@@ -164,7 +164,7 @@ def nearest_key(command: str, name: str) -> Key | None:
 
 
 def example_of(key: Key, value: str | None) -> str:
-    """The key with the value that was given, or its default."""
+    """Returns the key with the value that was given, or with its default."""
     if value is None or value == "":
         default = "..." if key.default is dataclasses.MISSING else shown_in_a_command(key.default)
         value = default

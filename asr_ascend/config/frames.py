@@ -15,21 +15,21 @@ ENCODER_HOP_MS = FEATURE_FRAMES_PER_ENCODER_FRAME * FEATURE_HOP_MS
 
 
 def encoder_frames(feature_frames: int) -> int:
-    """Encoder frames that a number of feature frames gives, at least 0."""
+    """Returns the encoder frames of a number of feature frames, at least 0."""
     return max(0, (feature_frames - FEATURE_FRAMES_OVERLAP) // FEATURE_FRAMES_PER_ENCODER_FRAME)
 
 
 def features_for_frames(encoder_frames: int) -> int:
-    """Feature frames that ``encoder_frames`` encoder frames (at least 1) look at."""
+    """Returns the feature frames that ``encoder_frames`` encoder frames (at least 1) look at."""
     return FEATURE_FRAMES_PER_ENCODER_FRAME * encoder_frames + FEATURE_FRAMES_OVERLAP
 
 
 def frame_end_ms(frame: int) -> float:
-    """When the last sample that encoder frame ``frame`` looks at was spoken, in ms."""
+    """Returns the time in ms of the last sample that encoder frame ``frame`` looks at."""
     last = features_for_frames(frame + 1) - 1
     return float(FEATURE_HOP_MS * last + FEATURE_WINDOW_MS)
 
 
 def chunk_frames(chunk_ms: int | str) -> int | None:
-    """Encoder frames in a chunk of ``chunk_ms``; None for `full`."""
+    """Returns the encoder frames in a chunk of ``chunk_ms``; None for `full`."""
     return None if chunk_ms == "full" else int(chunk_ms) // ENCODER_HOP_MS

@@ -37,7 +37,7 @@ class Key:
 
     Args:
         name: with the names of its groups, e.g. `data.snr_db`.
-        rule: that its value meets.
+        rule: what its value must meet.
         about: what it means.
         default: as plain Python; `dataclasses.MISSING` where it must be given.
     """
@@ -49,26 +49,27 @@ class Key:
 
 
 def key(default: Any, rule: Rule, about: str, omitted: bool = False) -> Any:
-    """A field for a key.
+    """Makes a dataclass field for a key.
 
     Args:
         default: a tuple for a list; `dataclasses.MISSING` where the key must be given.
-        rule: that its value meets.
+        rule: what its value must meet.
         about: what it means, in one or two sentences.
-        omitted: a config without it means the default, and `plain` leaves the default out.
+        omitted: whether a config may lack it, which means the default; `plain` then leaves the
+            default out.
     """
     metadata = {"rule": rule, "about": about, "omitted": omitted}
     return dataclasses.field(default=default, metadata=metadata)
 
 
 def group(kind: type[Options], about: str, default: Any = MISSING, optional: bool = False) -> Any:
-    """A field for a group of keys.
+    """Makes a dataclass field for a group of keys.
 
     Args:
         kind: its dataclass.
         about: what its keys are for.
         default: `dataclasses.MISSING` for the defaults of all its keys.
-        optional: the group may be null.
+        optional: whether the group may be null.
     """
     metadata = {"group": kind, "about": about, "optional": optional}
     if default is MISSING:
@@ -100,11 +101,11 @@ class Options:
 
         Args:
             values: plain Python, e.g. the `config` of a checkpoint.
-            saved: the config may be another version's: missing keys have their defaults, and
+            saved: whether the config may be another version's: missing keys get defaults, and
                 unknown ones are left out.
 
         Raises:
-            ConfigError: a key that is missing or unknown, or a value that breaks its rule.
+            ConfigError: a key is missing or unknown, or a value breaks its rule.
         """
         cls._check_is_group(values)
         known = {field.name: field for field in dataclasses.fields(cls)}
@@ -125,7 +126,13 @@ class Options:
         return cls(**given)
 
     def plain(self) -> dict[str, Any]:
-        """The config that `read` makes these options from: dicts, lists, numbers and strings."""
+        """Returns the config that `read` makes these options from, as plain Python.
+
+        It holds dicts, lists, numbers and strings.
+
+        Returns the config that `read` makes these options from: dicts, lists, numbers, strings.
+
+        """
         contents = {}
         for field in dataclasses.fields(self):
             value = getattr(self, field.name)
@@ -136,7 +143,7 @@ class Options:
 
     @classmethod
     def keys(cls) -> list[Key]:
-        """Its own keys, without those of the groups in it."""
+        """Returns the group's own keys, without those of the groups in it."""
         return [
             Key(
                 cls.prefix + f.name, f.metadata["rule"], f.metadata["about"], plain_value(f.default)
@@ -147,7 +154,7 @@ class Options:
 
     @classmethod
     def groups(cls) -> dict[str, tuple[type[Options], str]]:
-        """The groups in it: dataclass and description, by name."""
+        """Returns the groups in this one: dataclass and description, by name."""
         return {
             cls.prefix + f.name: (f.metadata["group"], f.metadata["about"])
             for f in dataclasses.fields(cls)
@@ -174,7 +181,7 @@ class Options:
 
 
 def plain_value(value: Any) -> Any:
-    """A value as plain Python: tuples become lists, options dicts."""
+    """Returns a value as plain Python: lists for tuples, dicts for options."""
     if isinstance(value, Options):
         return value.plain()
     if isinstance(value, list | tuple):
@@ -183,6 +190,6 @@ def plain_value(value: Any) -> Any:
 
 
 def shown_value(value: Any) -> str:
-    """Writes a value as a config shows it; of a long one the beginning."""
+    """Returns a value as a config shows it; of a long one the beginning."""
     shown = "null" if value is None else repr(plain_value(value))
     return shown if len(shown) <= _SHOWN else f"{shown[:_SHOWN]}..."

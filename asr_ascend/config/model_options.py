@@ -131,7 +131,10 @@ class ModelOptions(Options):
 
     @classmethod
     def read(cls, values: Mapping[str, Any], saved: bool = False) -> ModelOptions:
-        """As `Options.read`; a config without `encoder` means a Conformer, as older ones do."""
+        """Reads the group, as `Options.read` does.
+
+        A config without `encoder` means a Conformer, as older ones do.
+        """
         cls._check_is_group(values)
         kinds = {
             "encoder": values.get("encoder", "conformer"),
@@ -156,14 +159,17 @@ class ModelOptions(Options):
         return cls(encoder=encoder, predictor=predictor, **rest)
 
     def plain(self) -> dict[str, Any]:
-        """The flat keys of the group."""
+        """Returns the flat keys of the group."""
         kinds = {"encoder": self.encoder.kind, "predictor": self.predictor.kind}
         parts = {**self.encoder.plain(), **self.predictor.plain()}
         return {**kinds, **parts, "joiner_dim": self.joiner_dim}
 
     @classmethod
     def keys(cls) -> list[Key]:
-        """The keys of every encoder and predictor; a key that only one has says so."""
+        """Returns the keys of every encoder and predictor.
+
+        The description of a key that only one of them has says so.
+        """
         keys = {
             "encoder": Key("model.encoder", choice(*ENCODERS), "The kind of encoder.", "conformer"),
             "predictor": Key(

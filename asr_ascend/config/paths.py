@@ -16,33 +16,34 @@ _QUOTES = ("'", '"')
 
 
 def holds_paths(key: str) -> bool:
-    """Whether the values of a key are names of files."""
+    """Returns whether the values of a key are names of files."""
     name = key.rsplit(".", 1)[-1]
     return name in _KEYS or name.endswith(_SUFFIXES)
 
 
 def quote_paths(arguments: Iterable[str]) -> list[str]:
-    """Quotes names of files for Hydra, in whose grammar ``=``, ``,``, ``(`` and spaces mean things.
+    """Quotes names of files for Hydra, whose grammar gives ``=``, ``,``, ``(`` and spaces a
+    meaning.
 
-    A name is quoted whole. What isn't a name stays: null, a value that is quoted already, a
-    reference (``${...}``); and of a list (``manifest=[a.jsonl,b.jsonl]``) each name is quoted by
-    itself. A file of that very name is a name, whatever it looks like.
+    A name is quoted as a whole. In a list (``manifest=[a.jsonl,b.jsonl]``) each name is quoted.
+    null, a quoted value and a reference (``${...}``) stay, unless a file of exactly that name
+    exists.
     """
     return [_quoted_argument(argument) for argument in arguments]
 
 
 def quote(text: str) -> str:
-    """`text` as Hydra's grammar has it in quotes: backslashes are doubled before a quote only."""
+    """Quotes `text` by Hydra's grammar, which doubles backslashes only before a quote."""
     text = re.sub(r"(\\*)'", r"\1\1\\'", text)
     trailing = len(text) - len(text.rstrip("\\"))
     return "'" + text + "\\" * trailing + "'"
 
 
 def expand_homes(config: Any) -> Any:
-    """A plain config in whose paths ~ and ~user are home folders.
+    """Replaces ~ and ~user in the paths of a plain config by home folders.
 
     Raises:
-        FileNotFoundError: as `user_path`.
+        FileNotFoundError: there is no such user, or no home folder is known.
     """
     if not isinstance(config, dict):
         return config

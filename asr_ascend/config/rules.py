@@ -39,7 +39,7 @@ def read_options(command: str, config: Mapping[str, Any]) -> Options:
         config: plain Python.
 
     Raises:
-        ConfigError: the first key that isn't known or value that breaks its rule.
+        ConfigError: a key isn't known or a value breaks its rule; the first is named.
     """
     loss = config.get("loss")
     if command == "train" and isinstance(loss, Mapping) and loss.get("reduction") == "none":
@@ -54,7 +54,7 @@ def read_options(command: str, config: Mapping[str, Any]) -> Options:
 
 
 def _check_together(options: TrainOptions) -> None:
-    """Refuses values that are right one by one, but not together."""
+    """Refuses values that are right one by one, but don't fit together."""
     loss, trainer = options.loss, options.trainer
     if loss.joiner == "fused" and not loss.fused_log_softmax:
         raise ConfigError(

@@ -19,6 +19,8 @@ class Rule:
 
 
 def integer(low: int | None = None, high: int | None = None) -> Rule:
+    """Makes the rule of an integer, from `low` to `high` where they are given."""
+
     def accepts(value: Any) -> bool:
         whole = isinstance(value, int) and not isinstance(value, bool)
         return whole and (low is None or value >= low) and (high is None or value <= high)
@@ -27,6 +29,8 @@ def integer(low: int | None = None, high: int | None = None) -> Rule:
 
 
 def number(low: float | None = None, high: float | None = None, above: float | None = None) -> Rule:
+    """Makes the rule of a finite number, from `low` to `high` and above `above` where given."""
+
     def accepts(value: Any) -> bool:
         if (
             isinstance(value, bool)
@@ -43,20 +47,28 @@ def number(low: float | None = None, high: float | None = None, above: float | N
 
 
 def choice(*options: str | int) -> Rule:
+    """Makes the rule of a value that is one of `options`."""
     return Rule("one of " + ", ".join(map(str, options)), lambda value: value in options)
 
 
 def optional(rule: Rule) -> Rule:
+    """Makes the rule of a value that is null or meets `rule`."""
     return Rule(rule.wanted + " or null", lambda value: value is None or rule.accepts(value))
 
 
 def either(first: Rule, second: Rule) -> Rule:
+    """Makes the rule of a value that meets `first` or `second`."""
     return Rule(
         f"{first.wanted} or {second.wanted}", lambda v: first.accepts(v) or second.accepts(v)
     )
 
 
 def list_of(rule: Rule, length: int | None = None) -> Rule:
+    """Makes the rule of a list of `length` values, each of which meets `rule`.
+
+    Without a `length` the list has at least one value.
+    """
+
     def accepts(value: Any) -> bool:
         right = isinstance(value, list | tuple) and (
             len(value) == length if length else len(value) > 0

@@ -55,9 +55,10 @@ class Recording:
 
 
 def read_utterance(utterance: Utterance, sample_rate_hz: int = 16000) -> Recording:
-    """The span of a file that `offset` and `duration` of an utterance name, or the whole file.
+    """Reads the part of a file that an utterance names.
 
-    Raises as `load_audio`.
+    That part is `duration` seconds from `offset` on, or the whole file where `offset` is None.
+    Raises what `load_audio` raises.
     """
     if utterance.offset is None:
         return read_audio(utterance.audio_path, sample_rate_hz)
@@ -66,9 +67,9 @@ def read_utterance(utterance: Utterance, sample_rate_hz: int = 16000) -> Recordi
 
 
 def load_utterance(utterance: Utterance, sample_rate_hz: int = 16000) -> Tensor:
-    """Waveform of an utterance: the span that its `offset` and `duration` name, or the whole file.
+    """Returns the waveform of an utterance, (samples,) float32 with full scale at 1.
 
-    Returns and raises as `load_audio`.
+    The part of the file is that of `read_utterance`. Warns and raises as `load_audio` does.
     """
     return _told(read_utterance(utterance, sample_rate_hz), utterance.audio_path)
 
@@ -79,15 +80,16 @@ def load_audio(
     offset: float = 0.0,
     duration: float | None = None,
 ) -> Tensor:
-    """Waveform of a file or a span of it: channels averaged, resampled to `sample_rate_hz`.
+    """Returns the waveform of a file or of a span of it, as one channel at `sample_rate_hz`.
 
-    What is wrong with the file, but lets it be read, is a Python warning.
+    The channels are averaged. A fault of the file that still lets it be read gives a Python
+    warning.
 
     Args:
         path: anything libsndfile reads (wav, flac, ogg, mp3, ...), from 4 to 384 kHz, any number of
             channels.
         sample_rate_hz: rate of the result.
-        offset: seconds of the file to pass over; nothing before is read where the format allows.
+        offset: seconds at the start of the file to skip; formats that can seek don't read them.
         duration: seconds to read, None for all; fewer where the file ends.
 
     Returns:
@@ -106,7 +108,10 @@ def read_audio(
     offset: float = 0.0,
     duration: float | None = None,
 ) -> Recording:
-    """`load_audio` with what is wrong with the file, for those who tell it themselves."""
+    """Reads as `load_audio` does, and returns the faults of the file instead of warning of them.
+
+    Raises what `load_audio` raises.
+    """
     if sample_rate_hz <= 0:
         raise ValueError(f"`sample_rate_hz` must be positive, but is {sample_rate_hz}.")
     for name, seconds in (("offset", offset), ("duration", duration)):
@@ -121,16 +126,16 @@ def read_audio(
 
 
 def print_warnings(path: str | os.PathLike[str], sentences: Iterable[str]) -> None:
-    """Tells on stderr what is wrong with a file that is used nevertheless."""
+    """Prints on stderr what is wrong with a file that is used nevertheless."""
     for sentence in sentences:
         print(f"Warning: {path}: {sentence}.", file=sys.stderr)
 
 
 def mono(block: np.ndarray, path: str | os.PathLike[str]) -> Tensor:
-    """Mean (n,) of the channels of a block (n, channels).
+    """Returns the mean of the channels of a block: (n, channels) float32 gives (n,) float32.
 
     Raises:
-        AudioError: it holds NaN or infinity.
+        AudioError: the block holds NaN or infinity.
     """
     waveform = torch.from_numpy(block).mean(dim=1)
     if not bool(torch.isfinite(waveform).all()):

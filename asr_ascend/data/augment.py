@@ -57,7 +57,7 @@ class SpecAugment:
         self.fill = torch.as_tensor(fill, dtype=torch.float32)
 
     def __call__(self, features: Tensor, generator: torch.Generator) -> Tensor:
-        """Copy of `features` (frames, bins) with masks drawn from `generator`."""
+        """Returns a copy of `features` (frames, bins) with masks drawn from `generator`."""
         frames, bins = features.shape
         hidden = torch.zeros(frames, bins, dtype=torch.bool)
         for _ in range(self.num_freq_masks):
@@ -99,7 +99,10 @@ class SpeedPerturbation:
         }
 
     def __call__(self, waveform: Tensor, factor: float) -> Tensor:
-        """`waveform` (samples,) at one of the factors, about samples / factor long."""
+        """Returns `waveform` (samples,) at speed `factor`, one of `factors`.
+
+        The result has about samples / factor samples.
+        """
         if factor == 1.0 or waveform.numel() == 0:
             return waveform
         faster: Tensor = self._at[factor](waveform)[0]
@@ -107,6 +110,10 @@ class SpeedPerturbation:
 
 
 def speed_perturbation(factors: Sequence[float], sample_rate_hz: int) -> SpeedPerturbation | None:
-    """Speeds to draw from, or None where all are 1."""
+    """Returns the speeds to draw from as a `SpeedPerturbation`, or None where all are 1.
+
+    Raises:
+        ValueError: `factors` is empty, or holds one outside [0.5, 2].
+    """
     perturbation = SpeedPerturbation(factors, sample_rate_hz)
     return None if set(perturbation.factors) == {1.0} else perturbation

@@ -49,16 +49,17 @@ def make_folder(
     force: bool = False,
     title: str = "Making clips",
 ) -> bool:
-    """Makes a folder's files and its index, going on where an earlier run was interrupted.
+    """Makes a folder's files and its index, and continues where an earlier run was interrupted.
 
     Args:
-        folder: created if it isn't there.
+        folder: where the files go; created if it doesn't exist.
         settings: what the files depend on; kept in the index under "settings".
-        jobs: each made apart, in any order; the index lists their records in this order.
-        make: a module's function, as worker processes call it. Its files depend on the job alone.
+        jobs: made one by one in any order; the index lists their records in this order.
+        make: makes the files of one job, which depend only on the job. Worker processes call it,
+            so it must be a function of a module.
         workers: processes at a time.
-        force: makes everything again, whatever is there.
-        title: of the progress bar, on stderr.
+        force: whether to make every file again, even where it exists.
+        title: title of the progress bar on stderr.
 
     Returns:
         Whether anything had to be made.
@@ -96,10 +97,10 @@ def make_folder(
 
 
 def read_index(folder: Path) -> dict[str, Any]:
-    """The index of a complete folder: "settings" and "clips".
+    """Reads the index of a complete folder: a dict with "settings" and "clips".
 
     Raises:
-        NoiseError: there is none, or it can't be read.
+        NoiseError: the folder has no index, or the index can't be read.
     """
     try:
         index = json.loads((folder / INDEX).read_text(encoding="utf-8"))
@@ -115,7 +116,7 @@ def read_index(folder: Path) -> dict[str, Any]:
 
 
 def write_clip(path: Path, wave: Tensor, sample_rate_hz: int) -> float:
-    """Writes `wave` (samples,) as PCM16 with its peak at 0.9; the gain in dB that this took."""
+    """Writes `wave` (samples,) as 16-bit PCM with a peak of 0.9, and returns the gain in dB."""
     peak = float(wave.abs().max()) if wave.numel() else 0.0
     gain = _PEAK / peak if peak > 0 else 1.0
     samples = (wave * gain * 32767).round().to(torch.int16).numpy()
@@ -145,13 +146,16 @@ def _run(
 
 
 def _begin_worker() -> None:
-    """One thread, and no life after the parent's."""
+    """Limits a worker to one thread and ends it when its parent ends."""
     torch.set_num_threads(1)
     end_with_parent()
 
 
 def _made(folder: Path, settings: Record) -> dict[int, list[Record]]:
-    """Records by job that an interrupted run of the same settings left; starts its log if none."""
+    """Returns the records, by job, of an interrupted run of the same settings.
+
+    Starts a log where there is none.
+    """
     log = folder / _MADE
     if not log.is_file():
         foreign = [path.name for path in folder.iterdir() if not path.name.startswith(".")]

@@ -84,11 +84,13 @@ class SpeechDataModule(lightning.LightningDataModule):
         self.skipped: dict[str, dict[str, int]] = {}
 
     def setup(self, stage: str | None = None) -> None:
-        """Reads both manifests, trains what was not given; later calls do nothing.
+        """Reads both manifests, then makes the tokenizer and the statistics that were not given.
+
+        Later calls do nothing.
 
         Raises:
-            ManifestError: lists a manifest's problems.
-            ValueError: a manifest without one usable utterance.
+            ManifestError: a manifest can't be used; the message lists its problems.
+            ValueError: a manifest has no usable utterance.
         """
         if self.train_dataset is not None:
             return
@@ -117,26 +119,35 @@ class SpeechDataModule(lightning.LightningDataModule):
         self.train_dataset = train
 
     def train_dataloader(self) -> BatchLoader:
-        """Shuffled batches of this rank; its `state_dict` resumes within an epoch."""
+        """Returns the shuffled training batches of this rank.
+
+        The loader's `state_dict` lets training resume within an epoch.
+        """
         dataset = self._ready(self.train_dataset)
         return BatchLoader(dataset, self._sampler(dataset, shuffle=True), self.options.num_workers)
 
     def val_dataloader(self) -> FixedBatches:
-        """This rank's validation batches by length, with the same noise every time."""
+        """Returns this rank's validation batches, by length, with the same noise every time."""
         dataset = self._ready(self.valid_dataset)
         return FixedBatches(dataset, self._sampler(dataset, shuffle=False))
 
     def transfer_batch_to_device(
         self, batch: Batch, device: torch.device, dataloader_idx: int
     ) -> Batch:
-        """Features and targets on the device, without a wait; lengths stay where the host reads."""
+        """Moves features and targets to the device, without a wait.
+
+        Lengths stay on the host, which reads them.
+        """
         if device.type == "cpu":
             return batch
         features, targets = on_device(batch.features, device), on_device(batch.targets, device)
         return replace(batch, features=features, targets=targets)
 
     def describe(self) -> str:
-        """Lines to print before training: sizes, memory bound, utterances skipped by reason."""
+        """Returns lines to print before training.
+
+        They tell sizes, the bound of memory, and the skipped utterances by reason.
+        """
         train, valid = self._ready(self.train_dataset), self._ready(self.valid_dataset)
         return "\n".join(
             [

@@ -62,7 +62,7 @@ class NoiseMix:
 
 
 class SpeechDataset:
-    """Batches by (epoch, indices), each utterance's draws a function of (seed, epoch, id) alone.
+    """Batches by (epoch, indices); an utterance's draws depend only on (seed, epoch, id).
 
     Args:
         utterances: all that may be asked for.
@@ -110,7 +110,7 @@ class SpeechDataset:
         return len(self.utterances)
 
     def __getitem__(self, work: tuple[int, Sequence[int]]) -> Batch:
-        """Batch of the utterances `work[1]` as they are in epoch `work[0]`."""
+        """Returns the batch of the utterances `work[1]` as they are in epoch `work[0]`."""
         epoch, indices = work
         kept: list[int] = []
         features: list[Tensor] = []
@@ -132,12 +132,12 @@ class SpeechDataset:
         )
 
     def audio(self, index: int) -> Tensor:
-        """Waveform (samples,) of one utterance.
+        """Returns the waveform of one utterance, (samples,) float32 at the rate of `log_mel`.
 
-        What is wrong with its file, but lets it be used, is a warning.
+        A fault of its file that still lets it be used gives a warning.
 
         Raises:
-            AudioError: it cannot be read, or lacks a part of what the manifest states.
+            AudioError: the file cannot be read, or is known to lack a part of the utterance.
         """
         if index in self._cache:
             return self._cache[index]
@@ -156,7 +156,10 @@ class SpeechDataset:
         return waveform
 
     def clean_features(self, count: int) -> Iterator[Tensor]:
-        """Log-mel (frames, num_mel_bins) of the first `count` utterances as they were recorded."""
+        """Yields log-mel features (frames, num_mel_bins) of the first `count` utterances.
+
+        No augmentation is applied. Utterances that can't be read are left out.
+        """
         for index in range(min(count, len(self))):
             try:
                 with single_thread(), torch.no_grad():
@@ -166,7 +169,7 @@ class SpeechDataset:
                 continue  # counted when its batch comes
 
     def costs(self) -> list[UtteranceCost]:
-        """What each utterance costs at its slowest speed."""
+        """Returns the cost of each utterance at its slowest speed."""
         rate_hz = self.log_mel.sample_rate_hz
         costs = []
         for index, utterance in enumerate(self.utterances):
@@ -197,7 +200,12 @@ class SpeechDataset:
         return self.spec_augment(features, generator) if self.spec_augment else features
 
     def speeds(self, index: int, seconds: float | None = None) -> list[float]:
-        """Speeds at which an utterance (of `seconds`, or as stated) is still within all limits."""
+        """Returns the speeds at which an utterance is within all limits, [1.0] where none is.
+
+        Args:
+            index: of the utterance.
+            seconds: its duration; None: as the manifest states.
+        """
         if self.speed is None:
             return [1.0]
         utterance = self.utterances[index]
@@ -212,13 +220,17 @@ class SpeechDataset:
         return fitting or [1.0]
 
     def longest_seconds(self, index: int) -> float:
-        """Duration of an utterance at its slowest speed: what a batch must have room for."""
+        """Returns the duration in seconds of an utterance at its slowest speed.
+
+        A batch must have room for that.
+        """
         return self.utterances[index].duration / min(self.speeds(index))
 
     def _changed(self, index: int, epoch: int, waveform: Tensor) -> Tensor:
-        """Waveform at a drawn speed and in a drawn room.
+        """Returns the waveform at a drawn speed and in a drawn room.
 
-        Both have generators of their own, so that noise and SpecAugment stay what they are without.
+        Both draws have their own generators, so the draws of noise and SpecAugment don't depend on
+        them.
         """
         utterance = self.utterances[index]
         if self.speed is not None:
@@ -252,7 +264,15 @@ def collate(
     num_skipped: dict[str, int],
     num_mel_bins: int,
 ) -> Batch:
-    """Pads features (F_b, num_mel_bins) and targets of B utterances into a `Batch`; B may be 0."""
+    """Pads the features and targets of B utterances into a `Batch`; B may be 0.
+
+    Args:
+        features: B of (frames, num_mel_bins) float32.
+        targets: B lists of token ids.
+        ids: of the B utterances.
+        num_skipped: utterances left out of this batch, by reason.
+        num_mel_bins: width of the result where B is 0.
+    """
     feature_lengths = torch.tensor([len(item) for item in features], dtype=torch.int64)
     target_lengths = torch.tensor([len(item) for item in targets], dtype=torch.int64)
     most_frames = max((len(item) for item in features), default=0)

@@ -60,11 +60,11 @@ class LogMel(nn.Module):
         self.register_buffer("mel_weights", weights, persistent=False)
 
     def num_frames(self, num_samples: int) -> int:
-        """Frames of a waveform: 1 + (samples - window) // hop, or 0 if it is too short."""
+        """Returns a waveform's frames: 1 + (samples - window) // hop, or 0 if it is too short."""
         return max(0, 1 + (num_samples - self.window_samples) // self.hop_samples)
 
     def forward(self, waveform: Tensor) -> Tensor:
-        """Log-mel energies.
+        """Computes log-mel energies.
 
         Args:
             waveform: (..., samples) float, full scale at 1.
@@ -92,7 +92,11 @@ class FeatureStream:
         self._pending = torch.zeros(0)
 
     def push(self, samples: Tensor) -> Tensor:
-        """Frames (frames, num_mel_bins) that `samples` (n,) completes; often none."""
+        """Returns the frames (frames, num_mel_bins) that `samples` (n,) complete; often none.
+
+        Raises:
+            ValueError: `samples` is not 1-D.
+        """
         if samples.dim() != 1:
             raise ValueError(f"`samples` must be 1-D, but has shape {tuple(samples.shape)}.")
         self._pending = torch.cat([self._pending.to(samples), samples])
@@ -102,7 +106,7 @@ class FeatureStream:
         return features
 
     def finish(self) -> Tensor:
-        """Ends the stream: (0, num_mel_bins), as a part of a window gives no frame.
+        """Ends the stream and returns (0, num_mel_bins): an incomplete window gives no frame.
 
         The stream can then take another waveform.
         """
@@ -139,14 +143,14 @@ class FeatureStatistics:
     def from_utterances(
         cls, features: Iterable[Tensor], min_std: float = 1e-2
     ) -> FeatureStatistics:
-        """Statistics over all frames of `features`, each (frames, num_mel_bins).
+        """Computes the statistics over all frames of `features`.
 
         Args:
-            features: log-mel of utterances; those without frames count for nothing.
+            features: log-mel of each utterance, (frames, num_mel_bins); frames may be 0.
             min_std: floor of the deviation, for a bin that hardly changes.
 
         Raises:
-            ValueError: no frame at all.
+            ValueError: `features` hold no frame.
         """
         count = 0
         mean = square = torch.zeros(())

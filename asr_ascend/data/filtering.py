@@ -34,7 +34,9 @@ class LatticeBound:
     symbols_per_frame: int | None = None
 
     def rows(self, frames: int, tokens: int) -> int:
-        """The most cells of an utterance of T frames and U tokens: T * (U + 1) without a bound."""
+        """Returns the most cells of an utterance of T frames and U tokens: T * (U + 1) without a
+        bound.
+        """
         rows = frames * (tokens + 1)
         if self.window_frames is not None:
             rows = min(rows, frames + tokens * self.window_frames)
@@ -58,12 +60,18 @@ def lattice_bytes(
     bytes_per_logit: int,
     bound: LatticeBound = FULL_LATTICE,
 ) -> int:
-    """Bytes of one utterance's packed joiner output: at most `bound`'s rows of V logits."""
+    """Returns the bytes of one utterance's packed joiner output.
+
+    It has at most `bound`'s rows of V logits.
+    """
     return bound.rows(frames, tokens) * vocab_size * bytes_per_logit
 
 
 def frames_needed(target: Sequence[int]) -> int:
-    """Encoder frames that CTC needs for `target`: one per token, one more between equal ones."""
+    """Returns the encoder frames that CTC needs for `target`.
+
+    Each token needs one frame, and equal neighbours need one more between them.
+    """
     repeats = sum(first == second for first, second in pairwise(target))
     return len(target) + repeats
 
@@ -91,7 +99,14 @@ class Limits:
     def reason_to_skip(
         self, text: str, target: Sequence[int], seconds: float, feature_frames: int
     ) -> str | None:
-        """Why an utterance can't be used, or None if it can."""
+        """Returns why an utterance can't be used, or None if it can.
+
+        Args:
+            text: transcript.
+            target: token ids of `text`.
+            seconds: duration of the audio.
+            feature_frames: frames of its features.
+        """
         frames = encoder_frames(feature_frames)
         logits = self.vocab_size, self.bytes_per_logit
         size = lattice_bytes(frames, len(target), *logits, self.bound)
@@ -114,7 +129,7 @@ def usable(
     encode: Callable[[str], list[int]],
     feature_frames: Callable[[float], int],
 ) -> tuple[list[Utterance], list[list[int]], dict[str, int]]:
-    """The utterances within all limits, their targets, and how many of the others by reason.
+    """Returns the utterances within all limits, their targets, and the skipped ones by reason.
 
     Args:
         utterances: of a manifest.
@@ -138,7 +153,9 @@ def usable(
 
 
 def describe_skipped(skipped: Mapping[str, int], keys: Mapping[str, str]) -> str:
-    """ "3 (2 empty text, 1 too long: ...)", the most frequent reason first; "0" for none.
+    """Returns, for example, "3 (2 empty text, 1 too long: ...)", or "0" for none.
+
+    The most frequent reason comes first.
 
     Args:
         skipped: how many by reason.

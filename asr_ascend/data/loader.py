@@ -46,7 +46,7 @@ class BatchLoader:
         self._resumed = False
 
     def __len__(self) -> int:
-        """Batches of a whole epoch for this rank."""
+        """Returns the number of batches of a whole epoch for this rank."""
         return len(self.sampler)
 
     def __iter__(self) -> Iterator[Batch]:
@@ -61,11 +61,14 @@ class BatchLoader:
             yield batch
 
     def state_dict(self) -> dict[str, Any]:
-        """Position of the next batch that training will take."""
+        """Returns the position of the next batch that training will take."""
         return self.sampler.state_dict()
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """The next iterator starts at `state`'s position, unless another epoch is set first."""
+        """Makes the next iterator start at `state`'s position.
+
+        Setting another epoch before that makes it start there.
+        """
         self.sampler.load_state_dict(state)
         self._resumed = True
 
@@ -102,9 +105,9 @@ class WorkerError(Exception):
 
 @contextmanager
 def worker_problems(num_workers: int) -> Iterator[None]:
-    """Context in which the end of a data worker is a WorkerError, wherever it is heard of.
+    """Turns the end of a data worker into a `WorkerError` within a `with` block.
 
-    It can interrupt any work of the main process, since torch answers a signal of the system.
+    torch raises that error from a signal handler, so it can interrupt any work of the main process.
 
     Args:
         num_workers: as of `BatchLoader`.
@@ -127,7 +130,7 @@ def worker_problems(num_workers: int) -> Iterator[None]:
 
 
 def _try_semaphores(num_workers: int) -> None:
-    """Makes what DataLoader is going to make, and would fail at with a traceback."""
+    """Makes the queues that DataLoader will make, which would fail there with a traceback."""
     queues: list[Any] = [multiprocessing.Queue() for _ in range(num_workers + 1)]
     for queue in queues:
         queue.close()
@@ -189,7 +192,7 @@ class _WorkItems(Dataset[bytes]):
 
 
 def _one_ahead(dataset: SpeechDataset, work: list[tuple[int, list[int]]]) -> Iterator[Batch]:
-    """Batches in order; a thread makes the next one while the caller has the last."""
+    """Yields batches in order; a thread makes the next one while the caller uses the last."""
     with ThreadPoolExecutor(1, "next-batch") as thread:
         waiting: Future[Batch] | None = None
         for item in work:

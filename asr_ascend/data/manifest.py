@@ -47,7 +47,10 @@ class Utterance:
 
 
 def has_text(text: str) -> bool:
-    """Whether there is anything to see in a text: marks of direction and zero width are nothing."""
+    """Returns whether a text has a visible character.
+
+    White space, marks of direction and characters of no width are not visible.
+    """
     return any(
         not character.isspace()
         and unicodedata.category(character) not in ("Cc", "Cf")
@@ -71,7 +74,10 @@ _EMBEDDED = {"data/demo": "", "data/smoke": " --train 20"}
 
 
 def missing_manifest(path: str | os.PathLike[str]) -> str:
-    """What is wrong with a path that is no file, and what makes a manifest there; "" for a file."""
+    """Returns what is wrong with a path that is no file and how to make a manifest there.
+
+    Returns "" for a file.
+    """
     manifest = user_path(path)
     if manifest.is_file():
         return ""
@@ -92,12 +98,12 @@ def _made_by(path: str | os.PathLike[str]) -> str:
 
 
 def load_manifest(path: str | os.PathLike[str]) -> list[Utterance]:
-    """Utterances of a JSONL manifest, in its order, after every line was checked.
+    """Reads and checks every line of a JSONL manifest, and returns its utterances in order.
 
-    Keys: `id`, `audio_filepath` (absolute or relative to the manifest), `text`, `duration` (s);
-    optional `speaker`, `token_start_ms` (one per character of `text`) and `offset` (s; without it
-    the utterance is the whole file). Other keys are ignored, blank lines too. Empty text and a
-    duration of 0 pass: they are bad utterances, counted later.
+    Keys: `id`, `audio_filepath` (absolute or relative to the manifest), `text`, `duration` (s).
+    Optional: `speaker`, `token_start_ms` (one per character of `text`) and `offset` (s; without it
+    the utterance is the whole file). Other keys and blank lines are ignored. Empty text and a
+    duration of 0 pass here; training skips and counts such utterances.
 
     Raises:
         ManifestError: lists every problem of every line: bad JSON, keys missing or of another

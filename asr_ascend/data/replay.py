@@ -8,10 +8,12 @@ from asr_ascend.data.seeding import seeded_generator
 
 
 def replay_count(share: float, count: int) -> int:
-    """How many utterances make up `share`, in (0, 1), of an epoch with `count` others; 1 or more.
+    """Returns how many utterances make up `share` of an epoch with `count` others, at least 1.
+
+    `share` lies in (0, 1).
 
     Raises:
-        ValueError: `share` out of range.
+        ValueError: `share` is out of range.
     """
     if not 0 < share < 1:
         raise ValueError(f"`replay_share` must be above 0 and below 1, but is {share}.")
@@ -19,11 +21,11 @@ def replay_count(share: float, count: int) -> int:
 
 
 def rotation(available: int, wanted: int, seed: int) -> list[list[int]]:
-    """Groups of utterances, one for each epoch in turn, that go through all there are.
+    """Divides the utterances into groups of `wanted`, one for each epoch in turn.
 
-    Epoch e has group e mod the number of groups. Each group has `wanted` of them, and between two
-    uses of an utterance nearly all others have been used. More than there are: all of them as often
-    as they fit, and a group of the rest.
+    Epoch e uses group e mod the number of groups. Between two uses of an utterance nearly all
+    others are used. Where `wanted` exceeds `available`, each group has every utterance as often as
+    it fits, and some once more.
 
     Args:
         available: utterances to choose from, at least 1.
@@ -31,7 +33,7 @@ def rotation(available: int, wanted: int, seed: int) -> list[list[int]]:
         seed: of their order.
 
     Returns:
-        Lists of indices in [0, available), a function of the arguments alone.
+        Lists of indices in [0, available), which depend only on the arguments.
     """
     order = torch.randperm(available, generator=seeded_generator("replay", seed)).tolist()
     whole, rest = divmod(wanted, available)

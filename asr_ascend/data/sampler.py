@@ -99,25 +99,29 @@ class LatticeCostBatchSampler:
         self.consumed = 0
         trials = range(_TRIAL_EPOCHS) if shuffle else range(0)
         counts = [len(self._pack(epoch, 1.0)) for epoch in trials]
-        # Without jitter the batches depend on the group alone: this many are always enough.
+        # Without jitter the batches depend only on the group: this many are always enough.
         groups = range(max(1, len(self.rotation)))
         most = max([*(len(self._pack(epoch, 0.0)) for epoch in groups), *counts])
         self.num_batches = -(-most // world_size) * world_size
 
     def __len__(self) -> int:
-        """Batches of an epoch for this rank."""
+        """Returns the number of batches of an epoch for this rank."""
         return self.num_batches // self.world_size
 
     def __iter__(self) -> Iterator[list[int]]:
-        """This rank's batches of the current epoch from `consumed` on."""
+        """Returns this rank's batches of the current epoch from `consumed` on."""
         return iter(self.rank_batches(self.epoch)[self.consumed :])
 
     def rank_batches(self, epoch: int) -> list[list[int]]:
-        """This rank's batches of one epoch."""
+        """Returns this rank's batches of one epoch, each a list of indices."""
         return self.batches(epoch)[self.rank :: self.world_size]
 
     def batches(self, epoch: int) -> list[list[int]]:
-        """All ranks' batches of one epoch, `num_batches` of them; the last resort is empty ones."""
+        """Returns all ranks' batches of one epoch, `num_batches` of them.
+
+        To reach that number, the largest batches are halved; where that isn't enough, empty ones
+        follow.
+        """
         batches: list[list[int]] = []
         for jitter in (1.0, 0.5, 0.25, 0.0) if self.shuffle else (0.0,):
             batches = self._pack(epoch, jitter)
@@ -139,18 +143,18 @@ class LatticeCostBatchSampler:
         return [batches[position] for position in order.tolist()]
 
     def members(self, epoch: int) -> list[int]:
-        """Indices of the utterances of one epoch over all ranks, before they are shuffled."""
+        """Returns the indices of an epoch's utterances over all ranks, before shuffling."""
         group = self.rotation[epoch % len(self.rotation)] if self.rotation else []
         return self.constant + group
 
     def set_epoch(self, epoch: int) -> None:
-        """Moves to the start of another epoch; the current one keeps its position."""
+        """Moves to the start of another epoch; the current epoch keeps its position."""
         if epoch != self.epoch:
             self.epoch = epoch
             self.consumed = 0
 
     def state_dict(self) -> dict[str, Any]:
-        """Epoch, batches consumed in it, and what the order depends on."""
+        """Returns the epoch, the batches consumed in it, and a fingerprint of their order."""
         return {
             "epoch": self.epoch,
             "consumed": self.consumed,
@@ -162,7 +166,7 @@ class LatticeCostBatchSampler:
         """Takes up the position of `state`.
 
         Raises:
-            PositionError: in the middle of an epoch whose batches would differ now.
+            PositionError: `state` is in the middle of an epoch whose batches would differ now.
         """
         middle = 0 < state["consumed"] < state["num_batches"]
         if middle and state["fingerprint"] != self._fingerprint():
@@ -177,7 +181,7 @@ class LatticeCostBatchSampler:
         self.consumed = len(self) if whole else state["consumed"]
 
     def describe(self) -> str:
-        """One line with the bounds and what batches come to."""
+        """Returns one line with the bounds of a batch and the size of an epoch."""
         batches = self.batches(0)
         largest = max((sum(self.bytes[i] for i in batch) for batch in batches), default=0)
         members = self.members(0)

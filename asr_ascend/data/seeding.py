@@ -1,4 +1,4 @@
-"""Seeds that depend on names alone, so a draw is the same in any process, worker or order."""
+"""Seeds that depend only on names, so a draw is the same in any process, worker or order."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import torch
 
 
 def stable_seed(*parts: object) -> int:
-    """Seed in [0, 2^63) computed from the text of `parts`.
+    """Computes a seed in [0, 2^63) from the text of `parts`.
 
     Python's own `hash` of strings differs from process to process; SHA-256 does not.
 
@@ -24,15 +24,15 @@ def stable_seed(*parts: object) -> int:
 
 
 def seeded_generator(*parts: object) -> torch.Generator:
-    """CPU `torch.Generator` seeded by `stable_seed(*parts)`."""
+    """Returns a CPU `torch.Generator` seeded by `stable_seed(*parts)`."""
     return torch.Generator().manual_seed(stable_seed(*parts))
 
 
 def uniform(low: float, high: float, generator: torch.Generator) -> float:
-    """One draw from U[low, high)."""
+    """Draws one number from U[low, high)."""
     return low + (high - low) * float(torch.rand((), generator=generator))
 
 
 def integer(low: int, high: int, generator: torch.Generator) -> int:
-    """One draw from the integers low..high, both included."""
+    """Draws one of the integers low..high, both included."""
     return int(torch.randint(low, high + 1, (), generator=generator))

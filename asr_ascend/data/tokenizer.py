@@ -62,16 +62,17 @@ class Tokenizer:
         model_type: str = "char",
         vocab_size: int | None = None,
     ) -> Tokenizer:
-        """Tokenizer whose pieces are learnt from `texts`.
+        """Trains a tokenizer whose pieces are learnt from `texts`.
 
         Args:
-            texts: training transcripts; empty ones are passed over.
+            texts: training transcripts; empty ones are ignored.
             blank: in [-V, V-1].
             model_type: "char" (every character of `texts` is a piece), "bpe" or "unigram".
             vocab_size: V, blank and unknown included; needed by bpe and unigram, not by char.
 
         Raises:
-            ValueError: unknown `model_type`, no text, `vocab_size` missing, unfit or out of place.
+            ValueError: `model_type` is unknown, no text has a visible character, or `vocab_size` is
+                missing, does not fit the texts, or is given for "char".
         """
         if model_type not in _MODEL_TYPES:
             known = ", ".join(_MODEL_TYPES)
@@ -99,11 +100,14 @@ class Tokenizer:
         return cls(_with_pieces(model, reserved) if reserved else model, blank)
 
     def encode(self, text: str) -> list[int]:
-        """Ids of `text`, each in [0, V) and none of them `blank`; unknown characters give `unk`."""
+        """Returns the ids of `text`, each in [0, V) and never `blank`.
+
+        Unknown characters give `unk`.
+        """
         return [self._outer(piece) for piece in self._model.encode(text)]
 
     def decode(self, ids: Iterable[int] | Tensor) -> str:
-        """Text of `ids`, in which blanks are ignored; `unk` is written as U+2047.
+        """Returns the text of `ids`, in which blanks are ignored; `unk` becomes U+2047.
 
         Raises:
             ValueError: an id outside [0, V).
@@ -118,7 +122,11 @@ class Tokenizer:
         return self._model.decode([self._inner(value) for value in values if value != self.blank])
 
     def id_to_piece(self, index: int) -> str:
-        """Piece of one id; ``<blk>`` for `blank`."""
+        """Returns the piece of one id; ``<blk>`` for `blank`.
+
+        Raises:
+            ValueError: `index` is outside [0, V).
+        """
         if not 0 <= index < self.vocab_size:
             raise ValueError(f"`index` must be in [0, {self.vocab_size - 1}], but is {index}.")
         if index == self.blank:
@@ -126,23 +134,24 @@ class Tokenizer:
         return self._model.id_to_piece(self._inner(index))
 
     def unknown_characters(self, text: str) -> list[str]:
-        """Characters of `text` that `encode` can only give as `unk`, each once, in order."""
+        """Returns the characters of `text` that `encode` maps to `unk`, each once, in order."""
         if self.unk not in self.encode(text):
             return []
         distinct = dict.fromkeys(text)
         return [character for character in distinct if self.unk in self.encode(character)]
 
     def extended(self, characters: Iterable[str]) -> Tokenizer:
-        """A tokenizer that knows more characters; every old piece and `blank` keep their ids.
+        """Returns a tokenizer that knows more characters; every old piece and `blank` keep their
+        ids.
 
         The new pieces follow after the old vocabulary, also where blank is its last id. Texts of
         old characters are encoded as before.
 
         Args:
-            characters: each becomes a piece; those already known are passed over.
+            characters: each becomes a piece; those already known are ignored.
 
         Raises:
-            ValueError: an entry that is not a single character.
+            ValueError: an entry is not a single character.
         """
         new = []
         for character in dict.fromkeys(characters):
@@ -155,7 +164,11 @@ class Tokenizer:
         return Tokenizer(_with_pieces(self._model_proto, new), self.blank)
 
     def with_blank(self, blank: int) -> Tokenizer:
-        """The same pieces with blank elsewhere, in [-V, V-1]."""
+        """Returns a tokenizer of the same pieces with `blank` at another id, in [-V, V-1].
+
+        Raises:
+            ValueError: `blank` is out of range.
+        """
         return Tokenizer(self._model_proto, blank)
 
     @property
@@ -169,16 +182,16 @@ class Tokenizer:
         return self._outer(self._model.unk_id())
 
     def state_dict(self) -> dict[str, Any]:
-        """Plain tensors and ints, loadable with ``torch.load(weights_only=True)``."""
+        """Returns plain tensors and ints, loadable with ``torch.load(weights_only=True)``."""
         model = torch.frombuffer(bytearray(self._model_proto), dtype=torch.uint8)
         return {"format": _FORMAT, "model": model, "blank": self.blank}
 
     @classmethod
     def from_state_dict(cls, state: Mapping[str, Any]) -> Tokenizer:
-        """Tokenizer whose `state_dict` is `state`.
+        """Builds the tokenizer whose `state_dict` is `state`.
 
         Raises:
-            ValueError: keys missing or another format version.
+            ValueError: a key is missing, or the format version is another.
         """
         missing = sorted({"format", "model", "blank"} - set(state))
         if missing:

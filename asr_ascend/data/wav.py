@@ -14,10 +14,12 @@ from asr_ascend.system.atomic import replaced_file
 def write_wav(
     path: Path, samples: np.ndarray, sample_rate_hz: int, subtype: str = "PCM_16"
 ) -> None:
-    """Writes (samples,) or (samples, channels) in one step; `path` is the whole file or as it was.
+    """Writes (samples,) or (samples, channels) in one step.
+
+    `path` is never half written: it is the whole new file or stays as it was.
 
     Raises:
-        OSError: it can't be written; libsndfile alone would only say "System error".
+        OSError: the file can't be written. libsndfile itself would only say "System error".
     """
     content = io.BytesIO()
     soundfile.write(content, samples, sample_rate_hz, subtype=subtype, format="WAV")

@@ -41,17 +41,17 @@ class BlankLast(nn.Module):
         self.order: Tensor
 
     def to_model_ids(self, ids: list[int]) -> list[int]:
-        """The model's ids for ids with blank last."""
+        """Returns the model's ids for ids with blank last."""
         return [int(self.order[i]) for i in ids]
 
     def transcribe(self, sources: Tensor, source_lengths: Tensor) -> tuple[Tensor, Tensor]:
-        """The encoder frames that came in, where torchaudio hands over features."""
+        """Returns the given encoder frames, where torchaudio passes features."""
         return sources, source_lengths
 
     def predict(
         self, targets: Tensor, target_lengths: Tensor, state: PredictorState | None = None
     ) -> tuple[Tensor, Tensor, PredictorState]:
-        """See `Transducer.predict`; ids with blank last."""
+        """Runs `Transducer.predict` on ids with blank last."""
         return self.model.predict(self.order[targets], target_lengths, state)
 
     def join(
@@ -61,7 +61,7 @@ class BlankLast(nn.Module):
         target_encodings: Tensor,
         target_lengths: Tensor,
     ) -> tuple[Tensor, Tensor, Tensor]:
-        """See `Transducer.join`; columns with blank last."""
+        """Runs `Transducer.join`, and returns logits with blank in the last column."""
         logits, source_lengths, target_lengths = self.model.join(
             source_encodings, source_lengths, target_encodings, target_lengths
         )
@@ -76,7 +76,7 @@ def beam_search(
     beam_width: int,
     max_symbols_per_frame: int = 3,
 ) -> list[list[Hypothesis]]:
-    """The best ``beam_width`` token sequences of every utterance, best first.
+    """Returns the best ``beam_width`` token sequences of every utterance, best first.
 
     Args:
         model: in evaluation mode.
@@ -90,7 +90,7 @@ def beam_search(
         searched. `frames` are those of the single most likely alignment.
 
     Raises:
-        ValueError: ``beam_width`` or ``max_symbols_per_frame`` below 1, or NaN in ``enc``.
+        ValueError: ``beam_width`` or ``max_symbols_per_frame`` is below 1, or ``enc`` holds NaN.
     """
     for name, value in (
         ("beam_width", beam_width),
@@ -130,14 +130,17 @@ def beam_decode(
     beam_width: int,
     max_symbols_per_frame: int = 3,
 ) -> list[Hypothesis]:
-    """The best hypothesis of every utterance; arguments and errors as for `beam_search`."""
+    """Returns the best hypothesis of every utterance, as `beam_search` finds it.
+
+    Arguments and errors are those of `beam_search`.
+    """
     found = beam_search(model, enc, enc_lengths, beam_width, max_symbols_per_frame)
     return [hypotheses[0] for hypotheses in found]
 
 
 @torch.no_grad()
 def align_tokens(model: Transducer, frames: Tensor, tokens: list[int]) -> list[int]:
-    """Encoder frame of each token on the single most likely alignment (Viterbi).
+    """Returns the encoder frame of each token on the single most likely alignment (Viterbi).
 
     Args:
         model: in evaluation mode.

@@ -12,15 +12,17 @@ Chunks = tuple[int | None, int | None]
 
 
 def stream_chunks(encoder: StreamingEncoder, chunk_ms: int | str, left_chunks: int) -> Chunks:
-    """Encoder frames in a chunk, and chunks of the past in sight; both None for full context.
+    """Returns the encoder frames in a chunk and the chunks of the past that attention sees.
+
+    Both are None for full context.
 
     Args:
-        encoder: which may have been built with chunks of its own.
+        encoder: may have been built for its own chunks (``fixed_chunks``).
         chunk_ms: a multiple of 40, or `full`.
         left_chunks: chunks of the past that attention sees.
 
     Raises:
-        ConfigError: chunks that the encoder can't serve.
+        ConfigError: the encoder can't work with these chunks.
     """
     frames = chunk_frames(chunk_ms)
     chunks: Chunks = (None, None) if frames is None else (frames, left_chunks)
@@ -34,10 +36,14 @@ def stream_chunks(encoder: StreamingEncoder, chunk_ms: int | str, left_chunks: i
 
 
 def evaluation_chunks(encoder: StreamingEncoder, options: EvaluateOptions) -> list[Chunks]:
-    """What an evaluation decodes with: the stream and, if wanted and possible, full context.
+    """Returns the chunks that an evaluation decodes with.
+
+    They are the stream's and, if wanted and possible, full context.
+
+    Returns the chunks of an evaluation: the stream's and, if wanted and possible, full context.
 
     Raises:
-        ConfigError: chunks, or full context, that the encoder can't serve.
+        ConfigError: the encoder can't work with these chunks, or not with full context.
     """
     chunks = stream_chunks(encoder, options.chunk_ms, options.left_chunks)
     fixed, wanted = encoder.fixed_chunks, options.full_context
@@ -56,10 +62,10 @@ def _milliseconds(chunks: tuple[int, int]) -> int:
 
 
 def attention_bytes(encoder: StreamingEncoder, frames: int) -> int:
-    """What attention over all of `frames` encoder frames at once takes.
+    """Returns the bytes that attention over `frames` encoder frames at once takes.
 
-    For every pair of frames: a bias and a score of float32 for each head, and the index of the bias
-    of int64. Measured with 4 heads: 42 bytes, which is what this gives with some room.
+    Every pair of frames has a bias and a score of float32 for each head, and an int64 index of the
+    bias. Measured with 4 heads: 42 bytes a pair; this gives 44.
     """
     heads = max(
         (m.num_heads for m in encoder.modules() if isinstance(m, ChunkAttention)), default=1

@@ -35,7 +35,7 @@ class GreedySearch:
         max_symbols_per_frame: after this many tokens at one frame, blank is taken.
 
     Raises:
-        ValueError: ``max_symbols_per_frame`` below 1.
+        ValueError: ``max_symbols_per_frame`` is below 1.
     """
 
     def __init__(self, model: Transducer, batch_size: int, max_symbols_per_frame: int = 3) -> None:
@@ -53,8 +53,8 @@ class GreedySearch:
     def advance(self, enc: Tensor, enc_lengths: Tensor) -> None:
         """Decodes the next frames of every utterance into ``hypotheses``.
 
-        Every utterance keeps its own place, so a step handles one symbol of each; the number of
-        steps is the largest T_b + U_b, not the sum over frames of the slowest utterance.
+        Every utterance keeps its own place, so a step handles one symbol of each utterance. The
+        number of steps is the largest T_b + U_b, not the sum over frames of the slowest utterance.
 
         Args:
             enc: (B, T, D) encoder frames.
@@ -115,7 +115,7 @@ class GreedySearch:
 def greedy_decode(
     model: Transducer, enc: Tensor, enc_lengths: Tensor, max_symbols_per_frame: int = 3
 ) -> list[Hypothesis]:
-    """The most likely symbol at every step.
+    """Takes the most likely symbol at every step.
 
     Args:
         model: in evaluation mode.
@@ -127,7 +127,7 @@ def greedy_decode(
         B hypotheses; `score` is the log-probability of the alignment taken, blanks included.
 
     Raises:
-        ValueError: ``max_symbols_per_frame`` below 1.
+        ValueError: ``max_symbols_per_frame`` is below 1.
 
     Source: Graves 2012, section 2.5, with a beam of one and a bound on symbols per frame.
     """

@@ -22,10 +22,10 @@ class AlignmentOp(NamedTuple):
 
 
 def align(reference: Sequence[Any], hypothesis: Sequence[Any]) -> list[AlignmentOp]:
-    """An alignment with the fewest errors (Levenshtein distance), in order.
+    """Finds an alignment with the fewest errors (Levenshtein distance), in order.
 
-    Of several, the one that, from the end, pairs symbols before it deletes, and deletes before it
-    inserts.
+    Where several have as few, the choice goes from the end: pairs of symbols first, then deletions,
+    then insertions.
 
     Args:
         reference: symbols that were said: a string, or ids.
@@ -103,17 +103,17 @@ class ErrorCounts:
 
 
 def collapse_whitespace(text: str) -> str:
-    """``text`` without outer white space, each inner run of it as one space."""
+    """Removes outer white space from ``text`` and makes each inner run of it one space."""
     return " ".join(text.split())
 
 
 def character_errors(reference: str, hypothesis: str) -> ErrorCounts:
-    """Errors between two texts, character by character, white space collapsed in both."""
+    """Counts errors between two texts, character by character, white space collapsed in both."""
     return _errors(collapse_whitespace(reference), collapse_whitespace(hypothesis))
 
 
 def word_errors(reference: str, hypothesis: str) -> ErrorCounts:
-    """Errors between two texts, word by word; words are what white space parts."""
+    """Counts errors between two texts, word by word; white space separates words."""
     return _errors(reference.split(), hypothesis.split())
 
 
@@ -182,7 +182,7 @@ def emission_delays(
     num_frames: int | None = None,
     look_ahead_frames: int = 0,
 ) -> EmissionDelays:
-    """How long after a syllable was spoken its token came out, over correctly recognised tokens.
+    """Measures the delay from a syllable's end to its token, over correctly recognised tokens.
 
     Args:
         reference: R symbols that were said: a string, or ids.
@@ -199,7 +199,7 @@ def emission_delays(
         One `TokenDelay` per correct symbol.
 
     Raises:
-        ValueError: lengths that don't fit.
+        ValueError: lengths don't fit.
     """
     if len(frames) != len(hypothesis):
         raise ValueError(

@@ -55,7 +55,7 @@ class StreamingDecoder:
         return torch.cat(self._encoded)
 
     def push(self, features: Tensor) -> list[int]:
-        """Tokens of the chunks that ``features`` complete.
+        """Decodes the chunks that ``features`` complete and returns their tokens.
 
         Args:
             features: (f, num_mel_bins) raw log-mel, the next frames of the stream, any number.
@@ -64,12 +64,15 @@ class StreamingDecoder:
             New token ids, often none.
 
         Raises:
-            ValueError: a wrong shape, or a stream already finished.
+            ValueError: the shape is wrong, or the stream is finished.
         """
         return self._decode(features, final=False)
 
     def finish(self) -> list[int]:
-        """Tokens of the last, partial chunk; nothing can be pushed after it."""
+        """Decodes the last, partial chunk and returns its tokens.
+
+        Nothing can be pushed after it.
+        """
         empty = torch.empty(
             0, self.model.feature_mean.shape[0], device=self.model.feature_mean.device
         )

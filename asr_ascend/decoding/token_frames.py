@@ -19,11 +19,11 @@ _MARGIN_FRAMES = 50
 def token_frames(
     model: Transducer, enc: Tensor, hypothesis: Hypothesis, max_logits: int = 2**25
 ) -> list[int]:
-    """The encoder frame in which the likeliest alignment gives each token of a hypothesis.
+    """Returns the encoder frame in which the likeliest alignment gives each token.
 
     A greedy decoder takes each token at the first frame in which it wins; here the whole utterance
-    decides. A long one is cut where nothing was given for the longest time, and aligned piece by
-    piece, so that memory is bounded.
+    decides. To bound memory, a long utterance is cut at its longest gaps between tokens and aligned
+    piece by piece.
 
     Args:
         model: in evaluation mode, on the CPU.

@@ -7,7 +7,7 @@ from typing import Any
 
 
 def word_times(tokens: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Words of a text with spaces; each ends with its last token.
+    """Returns the words of a text with spaces; each ends with its last token.
 
     Args:
         tokens: in order, each with "token" (its text), "end_ms" and "emitted_ms". A space in a text

@@ -14,10 +14,12 @@ NOT_RECOGNISED = 0.8
 
 
 def headline(summary: dict[str, Any]) -> list[str]:
-    """A sentence for each SNR of the headline, then the price paid on clean speech; of all sets.
+    """Returns a sentence for each SNR of the headline, then one for the cost on clean speech.
+
+    They are about all sets together.
 
     Args:
-        summary: of `report.summarise`, with a baseline.
+        summary: from `report.summarise`, with a baseline.
     """
     context = first_context(summary)
     noisy = [row["snr_db"] for row in summary["cer_all_sets"] if row["snr_db"] != "clean"]
@@ -38,7 +40,7 @@ def headline(summary: dict[str, Any]) -> list[str]:
 
 
 def table(summary: dict[str, Any]) -> list[str]:
-    """Lines for a terminal: both models by set, context and SNR, then the headline."""
+    """Returns lines for a terminal: both models by set, context and SNR, then the headline."""
     names = unique(row["snr_db"] for row in summary["cer"])
     lines = [" " * 34 + "".join(f"{name:>8}" for name in names)]
     shown_set = shown_context = ""
@@ -51,7 +53,7 @@ def table(summary: dict[str, Any]) -> list[str]:
 
 
 def markdown(summary: dict[str, Any]) -> list[str]:
-    """The part of the report, as paragraphs of Markdown."""
+    """Returns the comparison's part of the report, as paragraphs of Markdown."""
     names = unique(row["snr_db"] for row in summary["cer"])
     baseline = summary["baseline"]
     sentences = "\n".join(f"- **{sentence}**" for sentence in headline(summary))
@@ -69,7 +71,7 @@ def markdown(summary: dict[str, Any]) -> list[str]:
 
 
 def _rows(summary: dict[str, Any]) -> Iterator[tuple[str, str, str, list[str]]]:
-    """Set, context, which model and its CERs: before, after and the change of each set."""
+    """Yields set, context, model and CERs: before, after and the change of each set."""
     names = unique(row["snr_db"] for row in summary["cer"])
     models = {"before": summary["baseline"], "after": summary}
     for key in ("cer", "cer_all_sets"):
@@ -90,13 +92,13 @@ def _rows(summary: dict[str, Any]) -> Iterator[tuple[str, str, str, list[str]]]:
 
 
 def _signed(points: float) -> str:
-    """A change with its sign, which no change has not."""
+    """Formats a difference with its sign; zero has none."""
     shown = f"{points:+.2f}"
     return shown[1:] if float(shown) == 0 else shown
 
 
 def _cers(summary: dict[str, Any], context: str, name: str) -> tuple[float, float]:
-    """CER of all sets before and after."""
+    """Returns the CER of all sets before and after."""
     before, after = (
         next(
             row["cer"]

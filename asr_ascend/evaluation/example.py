@@ -28,13 +28,13 @@ def write_example(
     chunks: Chunks,
     folder: Path,
 ) -> dict[str, str]:
-    """Writes example.wav and .json, its spectrogram and, if anything is heard, its alignment.
+    """Writes example.wav and .json, its spectrogram and, if any token is decoded, its alignment.
 
     Args:
-        trained: the model that listens.
-        utterance: what is said.
+        trained: the model that decodes.
+        utterance: the utterance with its text.
         speech, noisy: (samples,) at the model's rate, without and with noise at `EXAMPLE_SNR_DB`.
-        chunks: of the stream, encoder frames and chunks of the past; both None for full context.
+        chunks: encoder frames of a chunk, and chunks of the past; both None for full context.
         folder: where the files go.
 
     Returns:
@@ -67,7 +67,10 @@ def write_example(
 def _draw_alignment(
     trained: TrainedModel, noisy: Tensor, chunks: Chunks, path: Path, title: str
 ) -> tuple[str, str]:
-    """Draws the lattice of what is heard; text and caption, empty where nothing is to be drawn."""
+    """Draws the lattice of the decoded text, and returns text and caption.
+
+    The caption is empty where there is nothing to draw.
+    """
     model = trained.model
     features = trained.log_mel()(noisy)[None]
     encoded, lengths = model.encode(features, torch.tensor([features.shape[1]]), *chunks)

@@ -18,7 +18,7 @@ _SPACES = str.maketrans({" ": "␣", "▁": "␣"})
 
 
 def lattice_occupancy(logits: Tensor, tokens: Tensor, blank: int) -> Tensor:
-    """How likely the true alignment visits each cell, given the tokens.
+    """Computes the probability that the true alignment visits each cell, given the tokens.
 
     Args:
         logits: (T, U + 1, V) of one utterance.
@@ -51,8 +51,8 @@ def plot_alignment(
 ) -> None:
     """Draws the lattice: tokens upwards, time to the right.
 
-    Dark is where alignments go, the line is the likeliest of them, and dots are where a decoder
-    gave the tokens.
+    Dark cells are likely to be visited. The line is the likeliest alignment. Dots are where a
+    decoder gave the tokens.
 
     Args:
         path: the picture to write (PNG, SVG, PDF by its suffix); its folder is made.
@@ -100,7 +100,7 @@ def plot_alignment(
 
 
 def _path(seconds: Sequence[float], frames: Sequence[int]) -> tuple[list[float], list[int]]:
-    """Corners of the path: right by a blank, up by a token."""
+    """Returns the corners of the path: right by a blank, up by a token."""
     times, columns, column = [], [], 0
     for frame, time in enumerate(seconds):
         times.append(time)
@@ -113,7 +113,9 @@ def _path(seconds: Sequence[float], frames: Sequence[int]) -> tuple[list[float],
 
 
 def token_labels(labels: Sequence[str]) -> list[str]:
-    """What a plot writes next to tokens: a glyph for each space; numbers where the fonts lack one.
+    """Returns what a plot writes next to tokens, with a glyph for each space.
+
+    Where the fonts lack a character, the labels are the numbers of the tokens from 1.
 
     Args:
         labels: the tokens' pieces.

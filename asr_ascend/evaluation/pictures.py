@@ -66,10 +66,10 @@ def draw_training(metrics: Path, path: Path) -> bool:
 
 
 def training_caption(options: TrainOptions) -> str:
-    """What there is to know about the curves of a run: where they jump, what was validated.
+    """Returns a caption for a run's curves: where they jump, and what was validated.
 
     Args:
-        options: that the run was trained with.
+        options: what the run was trained with.
     """
     data, trainer, loss = options.data, options.trainer, options.loss
     per = "token" if loss.normalize_by == "tokens" else "utterance"
@@ -100,12 +100,12 @@ def draw_example(
     said: str = "",
     heard: str = "",
 ) -> None:
-    """Draws spectrograms of one utterance, clean above, with its noise below.
+    """Draws spectrograms of one utterance: the clean speech above, the noisy speech below.
 
     Args:
         path: the picture to write.
         speech, noisy: (samples,) waveforms of one length.
-        snr_db: of `noisy`, for its title.
+        snr_db: SNR of `noisy`, for its title.
         sample_rate_hz: rate of both.
         said, heard: the texts, written into the titles where the fonts have their characters.
     """
@@ -135,11 +135,11 @@ def draw_example(
 def log_to_tensorboard(
     folder: Path, summary: Mapping[str, Any], pictures: Sequence[Path], text: str
 ) -> None:
-    """Puts an evaluation into a TensorBoard folder of its own, in place of an earlier one.
+    """Writes an evaluation into its own TensorBoard folder, in place of an earlier one.
 
     Args:
-        folder: made where it isn't there.
-        summary: of `report.summarise`; its CERs, and a baseline's, become scalars at its step.
+        folder: created if it doesn't exist.
+        summary: from `report.summarise`; its CERs, and a baseline's, become scalars at its step.
         pictures: PNG files, each shown under its stem.
         text: Markdown.
     """

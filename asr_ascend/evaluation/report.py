@@ -72,13 +72,13 @@ def summarise(
     worst: int,
     before: tuple[Sequence[Decoded], dict[str, Any]] | None = None,
 ) -> dict[str, Any]:
-    """Everything the report says, as plain Python.
+    """Summarises everything that the report says, as plain Python.
 
     Args:
         results: every utterance in every condition.
         about: what was evaluated; copied to the top of the summary.
-        worst: how many of the worst utterances to list, of the stream where there is one.
-        before: results of a baseline in the same conditions, and what it is; None: no comparison.
+        worst: how many of the worst utterances to list; of the stream, if it was evaluated.
+        before: results of a baseline in the same conditions, and its `about`; None: no comparison.
     """
     streaming = [result for result in results if result.context == STREAMING]
     listed = streaming or list(results)
@@ -110,7 +110,7 @@ def _cer_rows(results: Sequence[Decoded]) -> dict[str, Any]:
 
 
 def utterance_record(result: Decoded) -> dict[str, Any]:
-    """One line of utterances.jsonl."""
+    """Returns one line of utterances.jsonl."""
     return {
         "id": result.id,
         "set": result.set_name,
@@ -127,7 +127,7 @@ def utterance_record(result: Decoded) -> dict[str, Any]:
 
 
 def table(summary: dict[str, Any]) -> str:
-    """CER by set, context and SNR, and the emission delay, as text for a terminal."""
+    """Returns CER by set, context and SNR, and the emission delay, as text for a terminal."""
     lines = [f"CER in % by SNR in dB ({summary['utterances']} utterances, {summary['decoder']})"]
     lines += comparison.table(summary) if "baseline" in summary else _rate_lines(summary, "cer")
     if has_words(summary):
@@ -155,7 +155,7 @@ def _rate_lines(summary: dict[str, Any], rate: str) -> list[str]:
 
 
 def markdown(summary: dict[str, Any]) -> str:
-    """The report as Markdown."""
+    """Returns the report as Markdown."""
     context = first_context(summary)
     names = unique(row["snr_db"] for row in summary["cer"])
     parts = [

@@ -10,7 +10,10 @@ from asr_ascend.evaluation.tables import first_context, markdown_table, snr_titl
 
 
 def emission_sentence(emission: dict[str, Any]) -> str:
-    """Median and 90th percentile of the delay, and what came too early, for a terminal."""
+    """Returns a sentence about the emission delay, for a terminal.
+
+    It has median and 90th percentile, and the share of tokens that came too early.
+    """
     return (
         f"Emission delay, streaming: median {_whole(emission['median_delay_ms'])} ms, 90th "
         f"percentile {_whole(emission['p90_delay_ms'])} ms. Of {emission['tokens']} correct tokens "
@@ -20,12 +23,12 @@ def emission_sentence(emission: dict[str, Any]) -> str:
 
 
 def _whole(value: float) -> str:
-    """A rounded number; nothing rounds to minus zero."""
+    """Formats a rounded number; nothing rounds to minus zero."""
     return str(round(value))
 
 
 def emission_part(summary: dict[str, Any]) -> list[str]:
-    """What the delay is, and a table of it by SNR."""
+    """Returns what the emission delay is, and a table of it by SNR."""
     if not summary["emission"]["tokens"]:
         return ["The manifests hold no `token_start_ms`, so delays can't be measured."]
     rows = [
@@ -53,7 +56,7 @@ def emission_part(summary: dict[str, Any]) -> list[str]:
 
 
 def headline(summary: dict[str, Any]) -> str:
-    """One sentence without a baseline: CERs of all sets together."""
+    """Returns one sentence for a report without a baseline: CERs of all sets together."""
     context = first_context(summary)
     found = {r["snr_db"]: r["cer"] for r in summary["cer_all_sets"] if r["context"] == context}
     chosen = [name for name in (*HEADLINE, "clean") if name in found] or list(found)
@@ -65,7 +68,7 @@ def headline(summary: dict[str, Any]) -> str:
 
 
 def error_table(rows: Iterable[dict[str, Any]]) -> tuple[list[str], list[list[str]]]:
-    """Head and rows: the kinds of errors by set, context and SNR."""
+    """Returns head and rows of a table: the kinds of errors by set, context and SNR."""
     head = ["set", "context", "SNR", "CER in %", "substitutions", "deletions", "insertions", "of"]
     counts = ("substitutions", "deletions", "insertions", "reference_length")
     body = [
@@ -77,7 +80,7 @@ def error_table(rows: Iterable[dict[str, Any]]) -> tuple[list[str], list[list[st
 
 
 def worst_part(summary: dict[str, Any]) -> str:
-    """The worst utterances with what was said and what was decoded, and how many are wrong."""
+    """Returns the worst utterances with reference and hypothesis, and the number of wrong ones."""
     worst, wrong = summary["worst"], summary["wrong"]
     if not wrong:
         return "Every utterance was right, at every SNR."

@@ -15,7 +15,7 @@ STREAMING, FULL = "streaming", "full context"
 def draw_cer(summary: dict[str, Any], path: Path) -> None:
     """Draws CER by SNR: a colour for each set, solid for the stream, dashed for full context.
 
-    Beside a baseline, both models' curves of one context: dotted before, solid after.
+    With a baseline, both models' curves of one context are drawn: dotted before, solid after.
     """
     names = unique(row["snr_db"] for row in summary["cer"])
     drawn = []
@@ -39,7 +39,7 @@ def draw_cer(summary: dict[str, Any], path: Path) -> None:
 
 
 def curves(summary: dict[str, Any]) -> list[tuple[list[dict[str, Any]], str, str, str, str]]:
-    """Rows, set, context, line and label of each curve."""
+    """Returns rows, set, context, line and label of each curve."""
     curves = []
     baseline = summary.get("baseline")
     for index, set_name in enumerate(unique(row["set"] for row in summary["cer"])):
@@ -60,13 +60,13 @@ def curves(summary: dict[str, Any]) -> list[tuple[list[dict[str, Any]], str, str
 
 
 def first_context(summary: dict[str, Any]) -> str:
-    """The stream where there is one, else full context."""
+    """Returns the streaming context if it was evaluated, else full context."""
     contexts = unique(row["context"] for row in summary["cer"])
     return STREAMING if STREAMING in contexts else FULL
 
 
 def has_words(summary: dict[str, Any]) -> bool:
-    """Whether the texts of a set have spaces."""
+    """Returns whether the texts of a set have spaces."""
     return any("wer" in row for row in summary["cer"])
 
 
@@ -77,39 +77,42 @@ def cer_cells(
     names: Sequence[Any],
     rate: str = "cer",
 ) -> list[str]:
-    """CER in % (or WER) of one set in one context at each SNR; "" where there is none."""
+    """Returns the CER in % (or WER) of one set in one context at each SNR.
+
+    A cell is "" where there is no result.
+    """
     chosen = [r for r in rows if (r["set"], r["context"]) == (set_name, context) and rate in r]
     found = {r["snr_db"]: r[rate] for r in chosen}
     return [f"{100 * found[name]:.2f}" if name in found else "" for name in names]
 
 
 def markdown_table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
-    """A table whose cells may hold any text."""
+    """Returns a Markdown table whose cells may hold any text."""
     lines = ["| " + " | ".join(head) + " |", "|" + "---|" * len(head)]
     lines += ["| " + " | ".join(_cell(cell) for cell in row) + " |" for row in rows]
     return "\n".join(lines)
 
 
 def _cell(text: str) -> str:
-    """Text on one line that ends no cell and marks nothing up."""
+    """Returns text on one line that ends no cell and holds no Markdown."""
     return "".join(f"\\{c}" if c in "\\|`*_<[" else c for c in " ".join(text.split()))
 
 
 def unique(values: Iterable[Any]) -> list[Any]:
-    """Values without repeats, in order."""
+    """Returns the values without repeats, in order."""
     return list(dict.fromkeys(values))
 
 
 def snr_name(snr_db: float | None) -> float | str:
-    """What a summary calls an SNR."""
+    """Returns the name of an SNR in a summary: "clean" for None."""
     return "clean" if snr_db is None else f"{snr_db:g}"
 
 
 def snr_title(name: str) -> str:
-    """What a reader sees of it."""
+    """Returns the name of an SNR as a reader sees it, with its unit."""
     return name if name == "clean" else f"{name} dB"
 
 
 def chunk_title(summary: dict[str, Any]) -> str:
-    """The chunk of the stream."""
+    """Returns the chunk of the stream as a reader sees it."""
     return "full" if summary["chunk_ms"] == "full" else f"{summary['chunk_ms']} ms"

@@ -29,13 +29,13 @@ class ReportError(ValueError):
 
 
 def read_report(path: Path) -> dict[str, Any]:
-    """The summary that an evaluation wrote.
+    """Reads the summary that an evaluation wrote.
 
     Args:
         path: report.json, or the folder that holds it.
 
     Raises:
-        ReportError: there is none, or it is not a report.
+        ReportError: the file is missing or not a report.
     """
     file = path / "report.json" if path.is_dir() else path
     if not file.is_file():
@@ -53,10 +53,12 @@ def read_report(path: Path) -> dict[str, Any]:
 
 
 def compared(before: dict[str, Any], after: dict[str, Any]) -> dict[str, Any]:
-    """The later summary with the earlier as its baseline, in the conditions that both have.
+    """Returns the later summary with the earlier as its baseline.
+
+    Only conditions that both have are kept.
 
     Raises:
-        ReportError: lists what shows that they didn't hear the same.
+        ReportError: the two didn't hear the same, or have no condition in common.
     """
     problems = list(_differences(before, after))
     if problems:
@@ -78,7 +80,7 @@ def compared(before: dict[str, Any], after: dict[str, Any]) -> dict[str, Any]:
 
 
 def decoding_notes(before: dict[str, Any], after: dict[str, Any]) -> list[str]:
-    """A sentence for each way in which the two were decoded differently."""
+    """Returns a sentence for each way in which the two were decoded differently."""
     return [
         f"`{key}` is {before[key]} before, {after[key]} after."
         for key in _DECODING
@@ -87,7 +89,7 @@ def decoding_notes(before: dict[str, Any], after: dict[str, Any]) -> list[str]:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """The command; the exit status."""
+    """Runs the command and returns its exit status."""
     return run_command(lambda: _compare(arguments), (ReportError,))
 
 

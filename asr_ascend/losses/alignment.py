@@ -20,10 +20,10 @@ def rnnt_alignment(
     topology: str = "regular",
     backend: str | None = None,
 ) -> tuple[Tensor, Tensor]:
-    """The likeliest alignment of each sample: the frame in which it emits each label.
+    """Finds the likeliest alignment of each sample: the frame in which it emits each label.
 
-    Of the alignments that :func:`rnnt_loss` sums over, this is the one of the largest probability;
-    of equally likely ones, the one whose labels come earliest. It has no gradient.
+    It is the most probable of the alignments that :func:`rnnt_loss` sums over. Of equally likely
+    ones it is the one whose labels come earliest. It has no gradient.
 
     Args:
         logits, targets, logit_lengths, target_lengths, blank, fused_log_softmax, blank_in_targets,
@@ -39,9 +39,9 @@ def rnnt_alignment(
         logits frames -1 and NaN.
 
     Raises:
-        ValueError: shape, device, length, target, blank or backend out of place.
+        ValueError: a shape, device, length, target, blank or backend is not allowed.
         TypeError: wrong type or dtype.
-        RuntimeError: no native backend, or one that is not built.
+        RuntimeError: there is no native backend, or it is not built.
 
     Source:
         Viterbi 1967, on the lattice of Graves 2012, "Sequence Transduction with Recurrent Neural

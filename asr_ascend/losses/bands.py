@@ -17,10 +17,10 @@ def lattice_band(
     *,
     on_empty: str = "error",
 ) -> Tensor:
-    """The smallest band that holds every alignment inside of emission windows.
+    """Returns the smallest band that holds every alignment inside of emission windows.
 
-    ``rnnt_loss`` with the same windows gives the same value with and without this band: every cell
-    outside of it is on no alignment that the windows allow.
+    ``rnnt_loss`` with the same windows gives the same value with and without this band. Every cell
+    outside of the band is on no alignment that the windows allow.
 
     Args:
         emission_windows: (B, U, 2) int32/int64, first and last frame of each label, inclusive, as
@@ -36,7 +36,7 @@ def lattice_band(
         Frames past ``logit_lengths`` hold the last column.
 
     Raises:
-        ValueError: shape, device or length out of place; no alignment, with "error".
+        ValueError: a shape, device or length is not allowed; with "error", also no alignment.
         TypeError: wrong type or dtype.
     """
     _check(emission_windows, logit_lengths, target_lengths)
@@ -78,7 +78,7 @@ def lattice_band(
 def band_around(
     frames: Tensor, logit_lengths: Tensor, target_lengths: Tensor, *, radius: int
 ) -> Tensor:
-    """The band of some frames before and after an alignment.
+    """Returns the band of some frames before and after an alignment.
 
     Args:
         frames: (B, U) int32/int64, the frame of each label, never falling, as ``rnnt_alignment``

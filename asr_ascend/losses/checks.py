@@ -13,7 +13,11 @@ _REDUCTIONS = ("none", "mean", "sum")
 
 
 def check_logits(logits: Tensor) -> None:
-    """Raises unless they are floats, packed or padded, with a vocabulary."""
+    """Checks that logits are floats, packed or padded, with a vocabulary.
+
+    Raises:
+        ValueError, TypeError: they are not.
+    """
     check_tensor("logits", logits)
     check_has_values("logits", logits)
     if logits.dtype not in DTYPES:
@@ -33,7 +37,13 @@ def check_logits(logits: Tensor) -> None:
 
 
 def check_targets(targets: Tensor, logits: Tensor, may_be_on_cpu: bool = False) -> None:
-    """Raises unless they are (B, U) integers on the device of ``logits``, or on the CPU if so."""
+    """Checks that targets are (B, U) integers on the device of ``logits``.
+
+    With ``may_be_on_cpu`` they may be on the CPU too.
+
+    Raises:
+        ValueError, TypeError: they are not.
+    """
     check_index("targets", targets)
     if targets.dim() != 2 or (logits.dim() == 4 and targets.shape[0] != logits.shape[0]):
         expected = "(B, U)" if logits.dim() == 2 else f"({logits.shape[0]}, U)"
@@ -47,7 +57,12 @@ def check_targets(targets: Tensor, logits: Tensor, may_be_on_cpu: bool = False) 
 
 
 def check_tensor(name: str, value: Tensor) -> None:
-    """Raises TypeError for what is no tensor, such as a list of lengths; ValueError for sparse."""
+    """Checks that a value is a dense tensor.
+
+    Raises:
+        TypeError: it is no tensor, such as a list of lengths.
+        ValueError: it is sparse or nested.
+    """
     if not isinstance(value, Tensor):
         raise TypeError(f"`{name}` must be a Tensor, but is a {type(value).__name__}.")
     if value.is_nested or value.layout != torch.strided:
@@ -56,21 +71,31 @@ def check_tensor(name: str, value: Tensor) -> None:
 
 
 def check_has_values(name: str, value: Tensor) -> None:
-    """Raises ValueError for a tensor that is a shape alone."""
+    """Checks that a tensor has values.
+
+    Raises:
+        ValueError: it is on the device "meta", which has only shapes.
+    """
     if value.device.type == "meta":
         raise ValueError(f"`{name}` must have values, but is on meta.")
 
 
 def check_flag(name: str, value: bool) -> None:
-    """Raises TypeError for what is not True or False."""
+    """Checks that a value is True or False.
+
+    Raises:
+        TypeError: it is neither.
+    """
     if not isinstance(value, bool):
         raise TypeError(f"`{name}` must be a bool, but is {quoted(value)}.")
 
 
 def as_int(name: str, value: object) -> int:
-    """An int for an integer of Python or NumPy or a 0-d integer tensor; TypeError for others.
+    """Returns an int for an integer of Python or NumPy or a 0-d integer tensor.
 
-    A bool is none: a positional True is another library's flag.
+    Raises:
+        TypeError: it is none of these. A bool is refused: a positional True is another library's
+            flag.
     """
     if isinstance(value, int) and not isinstance(value, bool):
         return value
@@ -85,7 +110,11 @@ def as_int(name: str, value: object) -> int:
 
 
 def as_float(name: str, value: object) -> float:
-    """A float for a number of Python or NumPy or a 0-d tensor; TypeError for others and a bool."""
+    """Returns a float for a number of Python or NumPy or a 0-d tensor.
+
+    Raises:
+        TypeError: it is none of these, or a bool.
+    """
     if isinstance(value, (int, float)) and not isinstance(value, bool):
         return value
     if isinstance(value, Tensor):
@@ -98,7 +127,11 @@ def as_float(name: str, value: object) -> float:
 
 
 def checked_reduction(reduction: str | None) -> str:
-    """The reduction, "none" for None; ValueError unless it is one that the losses know."""
+    """Returns the reduction, "none" for None.
+
+    Raises:
+        ValueError: it is not "none", "mean" or "sum".
+    """
     if reduction is None:
         return "none"
     if reduction not in _REDUCTIONS:
@@ -118,7 +151,11 @@ def is_one_symbol(topology: str) -> bool:
 
 
 def check_index(name: str, value: Tensor) -> None:
-    """Raises TypeError for what is no int32 or int64 tensor."""
+    """Checks that a value is an int32 or int64 tensor.
+
+    Raises:
+        TypeError: it is not.
+    """
     check_tensor(name, value)
     if value.dtype not in _INDEX_DTYPES:
         raise TypeError(f"`{name}` must be int32 or int64, but is {dtype_name(value.dtype)}.")
@@ -127,7 +164,11 @@ def check_index(name: str, value: Tensor) -> None:
 def check_lengths(
     logits: Tensor, logit_lengths: Tensor, target_lengths: Tensor, batch_size: int
 ) -> None:
-    """Raises unless both lengths are (B,) integers on the CPU or the device of ``logits``."""
+    """Checks that both lengths are (B,) integers on the CPU or the device of ``logits``.
+
+    Raises:
+        ValueError, TypeError: they are not.
+    """
     for name, lengths in (("logit_lengths", logit_lengths), ("target_lengths", target_lengths)):
         check_index(name, lengths)
         if lengths.dim() != 1 or lengths.shape[0] != batch_size:
@@ -144,7 +185,13 @@ def _check_device(name: str, value: Tensor, logits: Tensor) -> None:
 
 
 def check_windows(logits: Tensor, targets: Tensor, windows: Tensor) -> None:
-    """Raises unless they are (B, columns of ``targets``, 2) integers where lengths may be."""
+    """Checks that windows are (B, columns of ``targets``, 2) integers.
+
+    They may be where lengths may be: on the CPU or the device of ``logits``.
+
+    Raises:
+        ValueError, TypeError: they are not.
+    """
     check_index("emission_windows", windows)
     expected = (*shape_of(targets), 2)
     if shape_of(windows) != expected:
@@ -156,7 +203,13 @@ def check_windows(logits: Tensor, targets: Tensor, windows: Tensor) -> None:
 
 
 def check_band(logits: Tensor, targets: Tensor, band: Tensor) -> None:
-    """Raises unless it is (B, T, 2) integers where lengths may be, and the logits are packed."""
+    """Checks that a band is (B, T, 2) integers, and that the logits are packed.
+
+    It may be where lengths may be: on the CPU or the device of ``logits``.
+
+    Raises:
+        ValueError, TypeError: it is not.
+    """
     check_index("band", band)
     if band.dim() != 3 or band.shape[0] != targets.shape[0] or band.shape[2] != 2:
         raise ValueError(
@@ -172,7 +225,11 @@ def check_band(logits: Tensor, targets: Tensor, band: Tensor) -> None:
 
 
 def check_reuse(logits: Tensor, reuse_logits: bool) -> None:
-    """Raises unless ``reuse_logits`` is a bool and, if True, ``logits`` may be overwritten."""
+    """Checks that ``reuse_logits`` is a bool and, if True, that ``logits`` may be overwritten.
+
+    Raises:
+        ValueError, TypeError: it is not.
+    """
     check_flag("reuse_logits", reuse_logits)
     if not reuse_logits:
         return
@@ -199,20 +256,20 @@ def check_reuse(logits: Tensor, reuse_logits: bool) -> None:
 
 
 def is_row_contiguous(logits: Tensor) -> bool:
-    """Whether the V values of each row are neighbours in memory."""
+    """Returns whether the V values of each row are neighbours in memory."""
     return logits.stride(-1) == 1 or logits.shape[-1] == 1
 
 
 def shape_of(value: Tensor) -> tuple[int, ...]:
-    """The shape as a tuple, which prints without torch.Size."""
+    """Returns the shape as a tuple, which prints without torch.Size."""
     return tuple(value.shape)
 
 
 def quoted(value: object) -> str:
-    """A string in double quotes, anything else as its repr."""
+    """Returns a string in double quotes, anything else as its repr."""
     return f'"{value}"' if isinstance(value, str) else repr(value)
 
 
 def dtype_name(dtype: torch.dtype) -> str:
-    """As in messages: "int32", not "torch.int32"."""
+    """Returns the name of a dtype as in messages: "int32", not "torch.int32"."""
     return str(dtype).removeprefix("torch.")

@@ -22,9 +22,10 @@ def row_labels(
     target_lengths: Tensor,
     band: Tensor | None = None,
 ) -> Tensor:
-    """(N,) int64: the label that each packed row may give; -1 in the last column of a lattice.
+    """Returns the label that each packed row may give, (N,) int64.
 
-    A row where a band ends has its label too: the symbol is there, if no alignment uses it.
+    It is -1 in the last column of a lattice. A row where a band ends has its label too, though no
+    alignment uses it.
     """
     device = targets.device
     cells = layout.packed_cells(num_rows, logit_lengths, target_lengths, device, band)
@@ -34,7 +35,7 @@ def row_labels(
 
 
 def collapse(logits: Tensor, labels: Tensor, blank: int) -> tuple[Tensor, Tensor]:
-    """Log-probabilities (n, 3) of a block, and the logarithm (n,) of the rest's sum."""
+    """Computes log-probabilities (n, 3) of a block, and the logarithm (n,) of the rest's sum."""
     logits = logits.to(torch.promote_types(logits.dtype, torch.float32), copy=True)
     none = float("-inf")
     label_index = labels.clamp(min=0)[:, None]
@@ -57,6 +58,7 @@ class Collapse(torch.autograd.Function):
     def forward(
         ctx: Any, logits: Tensor, labels: Tensor, blank: int, block_rows: int, reuse_logits: bool
     ) -> Tensor:
+        """Computes log-probabilities (N, 3) of blank, label and rest, block by block."""
         dtype = torch.promote_types(logits.dtype, torch.float32)
         log_probs = logits.new_empty(len(logits), 3, dtype=dtype)
         rest = logits.new_empty(len(logits), dtype=dtype)
@@ -69,6 +71,11 @@ class Collapse(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx: Any, upstream: Tensor) -> tuple[Tensor | None, ...]:
+        """Computes the gradient of the logits, block by block.
+
+        Raises:
+            RuntimeError: create_graph=True, or a second backward pass with ``reuse_logits``.
+        """
         if torch.is_grad_enabled():
             # once_differentiable lets it pass where `upstream` has no graph: the gradient would be
             # a constant, and what depends on it would lose its derivative silently.

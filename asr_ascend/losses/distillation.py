@@ -39,10 +39,10 @@ def collapsed_log_probs(
     reuse_logits: bool = False,
     block_bytes: int = DEFAULT_BLOCK_BYTES,
 ) -> Tensor:
-    """Log-probabilities of blank, the next label and the rest at every cell of the lattices.
+    """Computes log-probabilities of blank, the next label and the rest at every lattice cell.
 
-    The RNN-T loss of the logits is that of the three as log-probabilities, in which every label is
-    1 and blank 0; see :func:`distilled_rnnt_loss`.
+    The RNN-T loss of the logits equals that of the three columns as log-probabilities, in which
+    every label is 1 and blank 0; see :func:`distilled_rnnt_loss`.
 
     torch.compile leaves the call out of its graph.
 
@@ -98,7 +98,9 @@ def collapse_blocks(
     blank: int,
     band: Tensor | None = None,
 ) -> Tensor:
-    """As :func:`collapsed_log_probs`, of logits that come a few rows at a time; no gradient.
+    """Computes :func:`collapsed_log_probs` of logits that come a few rows at a time.
+
+    There is no gradient.
 
     Args:
         blocks: (n, V) each, consecutive rows of the packed logits, N in all. A block isn't kept.
@@ -110,7 +112,7 @@ def collapse_blocks(
         (N, 3) float32, float64 for float64 logits.
 
     Raises:
-        ValueError: another number of rows than N.
+        ValueError: the number of rows is not N.
     """
     num_rows = int(layout.row_offsets(logit_lengths, target_lengths, band)[-1])
     labels = row_labels(num_rows, targets, logit_lengths, target_lengths, band)
@@ -135,11 +137,10 @@ def distillation_loss(
     *,
     band: Tensor | None = None,
 ) -> Tensor:
-    """KL(teacher || student) over blank, label and rest, summed over the cells of each lattice.
+    """Computes KL(teacher || student) over blank, label and rest, summed over each lattice.
 
-    With a band the sum is over its cells alone.
-
-    A lattice has hundreds of cells to one path, so beside an RNN-T loss its weight is small.
+    With a band the sum is only over its cells. A lattice has hundreds of cells to one path, so next
+    to an RNN-T loss its weight is small.
 
     Args:
         student: (N, 3) from :func:`collapsed_log_probs`.
@@ -195,11 +196,11 @@ def distilled_rnnt_loss(
     backend: str | None = None,
     block_bytes: int = DEFAULT_BLOCK_BYTES,
 ) -> tuple[Tensor, Tensor]:
-    """RNN-T loss of a student's logits, and their divergence from a teacher.
+    """Computes the RNN-T loss of a student's logits, and their divergence from a teacher.
 
-    Both of the same :func:`collapsed_log_probs`, so that one pass makes the one gradient of the
-    logits, whatever weights the two get, in their place if ``reuse_logits`` says so. There is no
-    ``clamp``: the RNN-T loss has no gradient of its own by the logits.
+    Both use the same :func:`collapsed_log_probs`. So one pass makes the one gradient of the logits,
+    whatever weights the two losses get; with ``reuse_logits`` in the place of the logits. There is
+    no ``clamp``: the RNN-T loss has no separate gradient of the logits.
 
     Args:
         logits, block_bytes: as for :func:`collapsed_log_probs`.
@@ -211,7 +212,7 @@ def distilled_rnnt_loss(
         Two losses as of :func:`rnnt_loss` and :func:`distillation_loss`.
 
     Raises:
-        As these.
+        ValueError, TypeError, RuntimeError: as these functions.
     """
     sizes = logit_lengths, target_lengths
     student = collapsed_log_probs(
@@ -240,7 +241,7 @@ def distilled_rnnt_loss(
 
 
 def rows_per_block(vocab_size: int, block_bytes: int) -> int:
-    """Rows of float32 logits that fit a block: at least one."""
+    """Returns the rows of float32 logits that fit into a block, at least one."""
     return max(1, block_bytes // (4 * vocab_size))
 
 

@@ -13,7 +13,11 @@ _functorch = getattr(torch._C, "_functorch", None)
 
 
 def refuse_forward_mode(function: str, *inputs: Tensor | None) -> None:
-    """Raises RuntimeError if an input has a tangent, which the operators would drop silently."""
+    """Refuses inputs with a tangent, which the operators would drop silently.
+
+    Raises:
+        RuntimeError: an input has one.
+    """
     for value in inputs:
         if value is not None and forward_ad.unpack_dual(value).tangent is not None:
             raise RuntimeError(
@@ -23,7 +27,11 @@ def refuse_forward_mode(function: str, *inputs: Tensor | None) -> None:
 
 
 def refuse_func_gradient(function: str, *inputs: Tensor | None) -> None:
-    """Raises RuntimeError inside torch.func.grad and the like, which torch's operators lack."""
+    """Refuses torch.func.grad and the like, which torch's operators lack.
+
+    Raises:
+        RuntimeError: the call is inside one of them.
+    """
     if _is_wrapped("is_gradtrackingtensor", inputs):
         raise RuntimeError(
             f"`{function}` has no torch.func derivative (grad, vjp, jacrev, hessian): only "
@@ -32,7 +40,11 @@ def refuse_func_gradient(function: str, *inputs: Tensor | None) -> None:
 
 
 def refuse_vmap(function: str, *inputs: Tensor | None) -> None:
-    """Raises RuntimeError inside torch.vmap."""
+    """Refuses torch.vmap.
+
+    Raises:
+        RuntimeError: the call is inside torch.vmap.
+    """
     if _is_wrapped("is_batchedtensor", inputs):
         raise vmap_error(function)
 
@@ -46,7 +58,7 @@ def _is_wrapped(test: str, inputs: Sequence[object]) -> bool:
 
 
 def vmap_error(function: str) -> RuntimeError:
-    """For a call inside torch.vmap."""
+    """Returns the error for a call inside torch.vmap."""
     return RuntimeError(
         f"`{function}` can't run under torch.vmap: it takes a whole batch already, so call it once "
         "with all samples along the batch dimension."

@@ -12,7 +12,10 @@ from torch import Tensor
 
 
 def band_columns(band: Tensor, logit_lengths: Tensor) -> Tensor:
-    """How many columns of each frame are in a band: (B, T) int64, 0 past the sample's frames."""
+    """Returns how many columns of each frame are in a band, (B, T) int64.
+
+    It is 0 past the sample's frames.
+    """
     t = torch.arange(band.shape[1], device=band.device)
     columns = band[..., 1].to(torch.int64) - band[..., 0] + 1
     return columns.where(t < logit_lengths.to(band.device)[:, None], 0)
@@ -21,7 +24,7 @@ def band_columns(band: Tensor, logit_lengths: Tensor) -> Tensor:
 def row_offsets(
     logit_lengths: Tensor, target_lengths: Tensor, band: Tensor | None = None
 ) -> Tensor:
-    """First packed row of each sample, and the number of rows N at the end.
+    """Returns the first packed row of each sample, and the number of rows N at the end.
 
     Args:
         logit_lengths: (B,) int32/int64, T_b.
@@ -42,7 +45,7 @@ def row_offsets(
 def lattice_mask(
     logit_lengths: Tensor, target_lengths: Tensor, num_frames: int, num_columns: int
 ) -> Tensor:
-    """True at the cells that belong to a lattice; ``padded[mask]`` is the packed layout.
+    """Returns True at the cells of a lattice; ``padded[mask]`` is the packed layout.
 
     Args:
         logit_lengths: (B,) int32/int64, T_b.
@@ -61,7 +64,7 @@ def lattice_mask(
 
 
 def padded_size(logit_lengths: Tensor, target_lengths: Tensor) -> tuple[int, int]:
-    """(T, U1) of the smallest padded tensor that holds every lattice."""
+    """Returns (T, U1) of the smallest padded tensor that holds every lattice."""
     if logit_lengths.numel() == 0:
         return 0, 1
     return int(logit_lengths.max()), int(target_lengths.max()) + 1
@@ -88,7 +91,7 @@ def packed_cells(
     device: torch.device,
     band: Tensor | None = None,
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """Sample, frame and column of each packed row; no value goes to the host.
+    """Returns sample, frame and column of each packed row; no value goes to the host.
 
     Args:
         num_rows: N.

@@ -58,7 +58,9 @@ class RNNTLoss(torch.nn.Module):
         emission_windows: Tensor | None = None,
         band: Tensor | None = None,
     ) -> Tensor:
-        """The loss of a batch; arguments, result and errors as for :func:`rnnt_loss`."""
+        """Computes the loss of a batch; arguments, result and errors are those of
+        :func:`rnnt_loss`.
+        """
         if torch.jit.is_scripting():  # type: ignore[attr-defined]
             return self._scripted(
                 logits, targets, logit_lengths, target_lengths, emission_windows, band
@@ -124,6 +126,7 @@ class RNNTLoss(torch.nn.Module):
         return costs.to(torch.float64 if logits.dtype == torch.float64 else torch.float32)
 
     def extra_repr(self) -> str:
+        """Returns the options, as they stand in the module's repr."""
         return (
             f"blank={self.blank}, clamp={self.clamp}, reduction={self.reduction!r}, "
             f"fused_log_softmax={self.fused_log_softmax}, "

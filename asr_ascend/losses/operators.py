@@ -49,12 +49,15 @@ _new_outputs: dict[str, NewOutputs] = {}
 
 
 def register_outputs(device_type: str, new_outputs: NewOutputs) -> None:
-    """Says what costs and state of ``rnnt_loss_forward`` look like on a type of device."""
+    """Registers what makes costs and state of ``rnnt_loss_forward`` on a type of device."""
     _new_outputs[device_type] = new_outputs
 
 
 def costs(logits: Tensor, problem: Problem, reuse_logits: bool) -> Tensor:
-    """Costs (B,) of packed or padded logits, float64 on the CPU; autograd knows their gradient."""
+    """Computes costs (B,) of packed or padded logits, which autograd can differentiate.
+
+    They are float64 on the CPU.
+    """
     function_transforms.refuse_func_gradient("rnnt_loss", logits)
     needs_grad = logits.requires_grad and torch.is_grad_enabled()
     result: Tensor
@@ -66,7 +69,10 @@ def costs(logits: Tensor, problem: Problem, reuse_logits: bool) -> Tensor:
 def costs_and_gradient(
     logits: Tensor, problem: Problem, reuse_logits: bool
 ) -> tuple[Tensor, Tensor]:
-    """Costs (B,) as of ``costs``; gradient of their sum, like ``logits`` or in their place."""
+    """Computes costs (B,) as ``costs`` does, and the gradient of their sum.
+
+    The gradient is like ``logits``, or in their place.
+    """
     logits = logits.detach()
     result, state = torch.ops.asr_ascend.rnnt_loss_forward(logits, *problem, True, reuse_logits)
     grad_costs = torch.ones_like(result)
@@ -78,13 +84,13 @@ def costs_and_gradient(
 
 @torch.no_grad()
 def costs_and_gradient_fused(logits: Tensor, problem: Problem) -> tuple[Tensor, Tensor]:
-    """The same by one kernel, which has no FastEmit."""
+    """Computes the same by one kernel, which has no FastEmit."""
     result, grad = torch.ops.asr_ascend.rnnt_loss_fused(logits.detach(), *problem)
     return result, grad
 
 
 def best_paths(logits: Tensor, problem: Problem) -> tuple[Tensor, Tensor]:
-    """Frames like ``targets`` and log-probability (B,) of the likeliest alignments."""
+    """Finds the frames, like ``targets``, and the log-probability (B,) of likeliest alignments."""
     frames, log_probs = torch.ops.asr_ascend.rnnt_alignment(
         logits,
         *problem[:3],
@@ -124,7 +130,7 @@ def _fused_fake(logits: Tensor, targets: Tensor, *rest: Any) -> tuple[Tensor, Te
 
 @torch.library.register_fake("asr_ascend::rnnt_alignment", lib=library)
 def new_paths(logits: Tensor, targets: Tensor, *_: Any) -> tuple[Tensor, Tensor]:
-    """Frames and log-probabilities of ``rnnt_alignment``, uninitialised."""
+    """Returns frames and log-probabilities of ``rnnt_alignment``, uninitialised."""
     frames = targets.new_empty(targets.shape, dtype=torch.int64)
     return frames, logits.new_empty(targets.shape[0], dtype=torch.float64)
 

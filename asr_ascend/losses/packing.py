@@ -6,7 +6,7 @@ from asr_ascend.losses import checks, layout, values
 
 
 def pack_logits(logits: Tensor, logit_lengths: Tensor, target_lengths: Tensor) -> Tensor:
-    """The rows of padded logits that belong to a lattice, one sample after the other.
+    """Packs the rows of padded logits that belong to a lattice, one sample after the other.
 
     Args:
         logits: (B, T, U + 1, V), any dtype.
@@ -17,7 +17,7 @@ def pack_logits(logits: Tensor, logit_lengths: Tensor, target_lengths: Tensor) -
         (N, V), N = sum of ``logit_lengths * (target_lengths + 1)``; differentiable.
 
     Raises:
-        ValueError: shape, device or length out of place.
+        ValueError: a shape, device or length is not allowed.
         TypeError: wrong type or dtype.
     """
     checks.check_tensor("logits", logits)
@@ -36,7 +36,7 @@ def pack_logits(logits: Tensor, logit_lengths: Tensor, target_lengths: Tensor) -
 def unpack_logits(
     packed: Tensor, logit_lengths: Tensor, target_lengths: Tensor, fill_value: float = 0.0
 ) -> Tensor:
-    """Packed logits in the padded layout: the inverse of :func:`pack_logits`.
+    """Pads packed logits: the inverse of :func:`pack_logits`.
 
     Args:
         packed: (N, V), any dtype, N = sum of ``logit_lengths * (target_lengths + 1)``.
@@ -48,7 +48,7 @@ def unpack_logits(
         (B, max T_b, max U_b + 1, V), differentiable; (0, 0, 1, V) for B = 0.
 
     Raises:
-        ValueError: shape, device or length out of place, or N not the sum of rows.
+        ValueError: a shape, device or length is not allowed, or N is not the sum of rows.
         TypeError: wrong type or dtype.
     """
     checks.check_tensor("packed", packed)

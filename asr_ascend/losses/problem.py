@@ -31,7 +31,7 @@ class Problem(NamedTuple):
     band: Tensor | None
 
     def with_indices(self, change: Callable[[Tensor], Tensor]) -> Problem:
-        """The problem whose integer tensors went through ``change``."""
+        """Returns the problem whose integer tensors went through ``change``."""
         windows, band = self.emission_windows, self.band
         return self._replace(
             targets=change(self.targets),
@@ -42,16 +42,20 @@ class Problem(NamedTuple):
         )
 
     def of_samples(self, samples: slice) -> Problem:
-        """The problem of some of the samples."""
+        """Returns the problem of some of the samples."""
         return self.with_indices(lambda index: index[samples])
 
     def split(self) -> tuple[tuple[Tensor | None, ...], tuple[Any, ...]]:
-        """Tensors, which autograd must save by itself, and all other fields; see ``joined``."""
+        """Splits the problem into tensors, which autograd must save by itself, and all other
+        fields.
+
+        ``joined`` is the inverse.
+        """
         return (*self[:3], *self[-2:]), self[3:-2]
 
     @classmethod
     def joined(cls, tensors: tuple[Tensor | None, ...], options: tuple[Any, ...]) -> Problem:
-        """The inverse of ``split``."""
+        """Joins what ``split`` returned."""
         return cls._make((*tensors[:3], *options, *tensors[3:]))
 
 
@@ -77,10 +81,10 @@ def make_problem(
         logits: (N, V) or (B, T, U1, V).
         targets, logit_lengths, target_lengths, blank, clamp, fused_log_softmax, fastemit_lambda,
             blank_in_targets, emission_windows, band, delay_penalty: as for ``rnnt_loss``.
-        targets_may_be_on_cpu: wherever ``logits`` are.
+        targets_may_be_on_cpu: whether they may be there wherever ``logits`` are.
 
     Raises:
-        ValueError, TypeError: as ``rnnt_loss``.
+        ValueError, TypeError: as :func:`rnnt_loss`.
     """
     checks.check_logits(logits)
     checks.check_targets(targets, logits, targets_may_be_on_cpu)
@@ -128,9 +132,10 @@ def make_problem(
 
 
 def on_device(index: Tensor, device: torch.device) -> Tensor:
-    """``index`` on a device, from the CPU without a wait for what the device has to do.
+    """Moves ``index`` to a device.
 
-    That needs pinned memory, which a graph of torch.compile can't make.
+    From the CPU it does not wait for the device's work. That needs pinned memory, which a graph of
+    torch.compile can't make.
     """
     stays = index.device == device
     if stays or index.device.type != "cpu" or torch.compiler.is_compiling():
@@ -139,5 +144,5 @@ def on_device(index: Tensor, device: torch.device) -> Tensor:
 
 
 def cost_dtype(logits_dtype: torch.dtype) -> torch.dtype:
-    """Of the costs that the public functions return for logits of a dtype."""
+    """Returns the dtype of the costs that the public functions return for logits of a dtype."""
     return torch.float64 if logits_dtype == torch.float64 else torch.float32

@@ -16,12 +16,12 @@ def pruned_band(
     *,
     symbols_per_frame: int,
 ) -> Tensor:
-    """The band of pruned RNN-T: in each frame the S columns that the alignments use most.
+    """Returns the band of pruned RNN-T: in each frame the S columns that alignments use most.
 
     A frame's window of columns [s, s + S - 1] is the one with the largest sum of blank's
-    occupancies, less the occupancy of label s - 1, which leads into it from below. Of equal ones it
-    is the lowest. The first columns are then lowered to what never falls, and raised to what
-    overlaps from frame to frame in one column at least.
+    occupancies, less the occupancy of label s - 1, which leads into it from below. Of equal windows
+    it is the lowest. The first columns are then lowered until they never fall. Last they are raised
+    until neighbouring frames overlap in at least one column.
 
     Args:
         occupancies: of blank and of label, (B, T, U + 1) each, float32 or float64, as

@@ -27,7 +27,7 @@ def rnnt_loss(
     backend: str | None = None,
     validate: bool = False,
 ) -> Tensor:
-    """RNN-T loss: -ln P(targets | logits), summed over all alignments, of a batch of B samples.
+    """Computes the RNN-T loss of a batch: -ln P(targets | logits), over all alignments.
 
     Args:
         logits: joiner outputs, float32, float64, float16 or bfloat16; the arithmetic is float32
@@ -102,7 +102,7 @@ def rnnt_loss(
             ``reuse_logits`` with a leaf that requires grad, a last dimension that is not
             contiguous, or logits that overlap in memory.
         TypeError: wrong type or dtype.
-        RuntimeError: no native backend, or one that is not built; a second derivative through
+        RuntimeError: there is no native backend, or it is not built; a second derivative through
             backend "cpu"; a second backward pass with ``reuse_logits``; forward-mode
             differentiation; torch.vmap; torch.func.grad and the like but for the reference.
 
@@ -166,7 +166,7 @@ def rnnt_loss_and_grad(
     backend: str | None = None,
     validate: bool = False,
 ) -> tuple[Tensor, Tensor]:
-    """RNN-T costs and their gradient in one call, outside of autograd.
+    """Computes RNN-T costs and their gradient in one call, outside of autograd.
 
     Args:
         logits, targets, logit_lengths, target_lengths, blank, clamp, fused_log_softmax,
@@ -179,7 +179,7 @@ def rnnt_loss_and_grad(
         d cost_b / d logits, clamped, in the shape and dtype of ``logits``. Neither requires grad.
 
     Raises:
-        As :func:`rnnt_loss`.
+        ValueError, TypeError, RuntimeError: as :func:`rnnt_loss`.
     """
     one_symbol = checks.is_one_symbol(topology)
     problem = make_problem(
@@ -207,7 +207,7 @@ def rnnt_loss_and_grad(
 
 
 def available_backends() -> tuple[str, ...]:
-    """Names that ``backend`` takes here and now, fastest first."""
+    """Returns the names that ``backend`` takes here and now, fastest first."""
     return backends.available()
 
 

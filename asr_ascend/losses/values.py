@@ -21,19 +21,19 @@ _LOG_PROB_TOLERANCE = 1e-3
 
 
 def logit_length_error(sample: int, value: int, max_frames: int | None) -> ValueError:
-    """For a T_b below 1 or above ``max_frames``, which is None for packed logits."""
+    """Returns the error for a T_b below 1 or above ``max_frames``, which is None if packed."""
     expected = "at least 1" if max_frames is None else f"in [1, {max_frames}]"
     return ValueError(f"`logit_lengths` must be {expected}, but is {value} for sample {sample}.")
 
 
 def target_length_error(sample: int, value: int, max_labels: int | None) -> ValueError:
-    """For a U_b below 0 or above ``max_labels``, which is None where nothing limits it."""
+    """Returns the error for a U_b below 0 or above ``max_labels``; None: there is no limit."""
     expected = "at least 0" if max_labels is None else f"in [0, {max_labels}]"
     return ValueError(f"`target_lengths` must be {expected}, but is {value} for sample {sample}.")
 
 
 def row_count_error(num_rows: int, expected_rows: int, has_band: bool = False) -> ValueError:
-    """For packed logits whose number of rows is not N."""
+    """Returns the error for packed logits whose number of rows is not N."""
     if has_band:
         return ValueError(
             f"packed `logits` must have a row for each of the {expected_rows} cells of `band`, "
@@ -46,7 +46,7 @@ def row_count_error(num_rows: int, expected_rows: int, has_band: bool = False) -
 
 
 def target_range_error(sample: int, position: int, value: int, vocab_size: int) -> ValueError:
-    """For a label outside [0, V)."""
+    """Returns the error for a label outside [0, V)."""
     return ValueError(
         f"`targets` must be in [0, {vocab_size - 1}], but is {value} "
         f"at position {position} of sample {sample}."
@@ -54,7 +54,7 @@ def target_range_error(sample: int, position: int, value: int, vocab_size: int) 
 
 
 def target_is_blank_error(sample: int, position: int, blank: int) -> ValueError:
-    """For a label equal to blank."""
+    """Returns the error for a label equal to blank."""
     return ValueError(
         f"`targets` must not contain `blank`, but is {blank} "
         f"at position {position} of sample {sample}."
@@ -62,7 +62,7 @@ def target_is_blank_error(sample: int, position: int, blank: int) -> ValueError:
 
 
 def band_error(band: Tensor, sample: int, frame: int, U: int) -> ValueError:
-    """For a band that breaks a rule in ``frame``: says which.
+    """Returns the error for a band that breaks a rule in ``frame``; it names the rule.
 
     Args:
         band: (B, T, 2).
@@ -88,11 +88,14 @@ def band_error(band: Tensor, sample: int, frame: int, U: int) -> ValueError:
 
 
 def check_band(band: Tensor, logit_lengths: Tensor, target_lengths: Tensor) -> None:
-    """Raises ValueError for the first frame where a band breaks a rule.
+    """Checks a band.
 
     Args:
         band: (B, T, 2) int32/int64, T at least every T_b.
         logit_lengths, target_lengths: (B,), in range.
+
+    Raises:
+        ValueError: it breaks a rule; the first such frame is named.
     """
     T = band.shape[1]
     for sample, num_frames in enumerate(logit_lengths.tolist()):
@@ -121,7 +124,11 @@ def check_lengths(
     max_labels: int | None = None,
     num_rows: int | None = None,
 ) -> None:
-    """Raises ValueError unless lengths (B,) fit T, U and N, where these are given."""
+    """Checks that lengths (B,) fit T, U and N, where these are given.
+
+    Raises:
+        ValueError: they don't.
+    """
     for sample, value in enumerate(logit_lengths.tolist()):
         if value < 1 or (max_frames is not None and value > max_frames):
             raise logit_length_error(sample, value, max_frames)
@@ -136,9 +143,12 @@ def check_lengths(
 
 
 def check_targets(problem: Problem, vocab_size: int) -> None:
-    """Raises ValueError for the first label outside [0, V), or blank where that isn't allowed.
+    """Checks that every label is in [0, V), and not blank where that isn't allowed.
 
     Padding may be anything.
+
+    Raises:
+        ValueError: one is not; the first is named.
     """
     wrong = wrong_labels(problem, vocab_size).cpu()
     if not wrong.any():
@@ -152,7 +162,10 @@ def check_targets(problem: Problem, vocab_size: int) -> None:
 
 
 def wrong_labels(problem: Problem, vocab_size: int) -> Tensor:
-    """(B, columns of ``targets``) bool, on their device: True at a label that isn't allowed."""
+    """Returns True at every label that isn't allowed: (B, columns of ``targets``) bool.
+
+    It is on the device of ``targets``.
+    """
     targets = problem.targets
     position = torch.arange(targets.shape[1], device=targets.device)
     target_lengths = on_device(problem.target_lengths, targets.device)
@@ -164,22 +177,35 @@ def wrong_labels(problem: Problem, vocab_size: int) -> Tensor:
 
 
 def label_limit(logits: Tensor, targets: Tensor) -> int:
-    """The most labels per sample that ``targets`` and, where padded, ``logits`` have room for."""
+    """Returns the most labels per sample for which ``targets`` and padded ``logits`` have room."""
     if logits.dim() == 2:
         return targets.shape[1]
     return min(logits.shape[2] - 1, targets.shape[1])
 
 
 def check_values(logits: Tensor, problem: Problem) -> None:
-    """Raises ValueError unless lengths and targets fit ``logits``, packed or padded."""
+    """Checks that lengths and targets fit ``logits``, packed or padded.
+
+    Raises:
+        ValueError: they don't.
+    """
     check_sizes(logits, problem)
     check_targets(problem, logits.shape[-1])
 
 
 def check_sizes(logits: Tensor, problem: Problem, with_band: bool = True) -> None:
-    """Raises ValueError unless lengths fit ``logits`` and the columns of ``targets``.
+    """Checks that lengths fit ``logits`` and the columns of ``targets``.
 
-    with_band: whether a band is looked at too.
+    Args:
+        logits: packed or padded.
+        problem: of these logits.
+        with_band: whether a band is checked too.
+
+    Raises:
+        ValueError: they don't.
+
+    Raises:
+        ValueError: they don't.
     """
     packed = logits.dim() == 2
     check_lengths(

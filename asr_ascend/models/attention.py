@@ -12,7 +12,7 @@ KeysAndValues = tuple[Tensor, Tensor]
 def chunk_mask(
     num_frames: int, chunk_frames: int, left_chunks: int | None, device: torch.device | None = None
 ) -> Tensor:
-    """Which frames each frame attends to: its own chunk and ``left_chunks`` chunks before it.
+    """Returns which frames each frame attends to: its own chunk and ``left_chunks`` before it.
 
     Args:
         num_frames: T.
@@ -33,7 +33,7 @@ def chunk_mask(
 def relative_positions(
     num_queries: int, num_keys: int, max_distance: int, device: torch.device | None = None
 ) -> Tensor:
-    """Index of the bias for each query and key, where the last query is the last key.
+    """Returns the index of the bias for each query and key; the last query is the last key.
 
     Returns:
         (num_queries, num_keys) int64 in [0, 2 * max_distance]: query position minus key position,
@@ -75,7 +75,7 @@ class ChunkAttention(nn.Module):
         blocked: Tensor | None = None,
         past: KeysAndValues | None = None,
     ) -> tuple[Tensor, KeysAndValues]:
-        """Attention output, and the keys and values it saw.
+        """Computes the attention output, and returns the keys and values that it saw.
 
         Args:
             x: (B, T, D).

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 
 def normalise_blank(blank: int, vocab_size: int) -> int:
-    """The non-negative id of ``blank``, which may count from the end as -1 does.
+    """Returns the non-negative id of ``blank``, which may count from the end as -1 does.
 
     Raises:
-        ValueError: ``vocab_size`` below 2, or ``blank`` outside [-vocab_size, vocab_size - 1].
+        ValueError: ``vocab_size`` is below 2, or ``blank`` outside [-vocab_size, vocab_size - 1].
     """
     if vocab_size < 2:
         raise ValueError(f"`vocab_size` must be at least 2, but is {vocab_size}.")

@@ -21,16 +21,16 @@ from asr_ascend.models.transducer import Transducer
 def build_transducer(
     vocab_size: int, blank: int, options: ModelOptions, *, simple_heads: bool = False
 ) -> Transducer:
-    """A transducer with fresh weights, drawn from torch's global generator.
+    """Builds a transducer with fresh weights, drawn from torch's global generator.
 
     Args:
         vocab_size: V, blank included.
         blank: id of blank in [-V, V - 1].
-        options: of encoder, predictor and joiner.
-        simple_heads: with the layers of a simple joiner, which training alone uses.
+        options: sizes and kinds of encoder, predictor and joiner.
+        simple_heads: whether to add the layers of a simple joiner, which only training uses.
 
     Raises:
-        ValueError: ``vocab_size`` or ``blank`` out of range.
+        ValueError: ``vocab_size`` or ``blank`` is out of range.
     """
     blank = normalise_blank(blank, vocab_size)
     encoder = _build_encoder(options.encoder)

@@ -37,7 +37,7 @@ class FeedForward(nn.Sequential):
 
 
 class CausalConvolution(nn.Module):
-    """Pre-norm gated depthwise convolution that looks at the past alone.
+    """Pre-norm gated depthwise convolution that looks only at the past.
 
     LayerNorm stands where the Conformer has BatchNorm, whose statistics would depend on padding.
     """
@@ -53,7 +53,7 @@ class CausalConvolution(nn.Module):
         self.output = nn.Linear(dim, dim)
 
     def forward(self, x: Tensor, past: Tensor | None = None) -> tuple[Tensor, Tensor]:
-        """Convolution output, and the inputs that the next frames will still see.
+        """Computes the convolution's output, and the inputs that later frames still see.
 
         Args:
             x: (B, T, D).
@@ -110,7 +110,10 @@ class ConformerLayer(nn.Module):
         blocked: Tensor | None = None,
         state: LayerState | None = None,
     ) -> tuple[Tensor, LayerState]:
-        """Layer output (B, T, D) and the state after it; arguments as for `ChunkAttention`."""
+        """Computes the layer's output (B, T, D) and the state after it.
+
+        Arguments are those of `ChunkAttention.forward`; ``state`` is that of the frames before.
+        """
         x = x + 0.5 * self.feedforward1(x)
         attended, keys_and_values = self.attention(
             x, positions, blocked, None if state is None else state.attention
@@ -162,7 +165,7 @@ class ConformerEncoder(StreamingEncoder):
     def forward(
         self, features: Tensor, lengths: Tensor, chunk_frames: int | None, left_chunks: int | None
     ) -> tuple[Tensor, Tensor]:
-        """Under a chunk mask; see `StreamingEncoder.forward`."""
+        """Encodes whole utterances under a chunk mask; see `StreamingEncoder.forward`."""
         x = self.subsampling(features)
         out_lengths = self.output_lengths(lengths)
         frames = x.shape[1]
@@ -178,7 +181,7 @@ class ConformerEncoder(StreamingEncoder):
     def _blocked(
         frames: int, lengths: Tensor, chunk_frames: int | None, left_chunks: int | None
     ) -> Tensor:
-        """Where attention must not look, (B, 1, T, T) bool."""
+        """Returns where attention must not look, (B, 1, T, T) bool."""
         frame = torch.arange(frames, device=lengths.device)
         allowed = (frame < lengths[:, None])[:, None, None, :]
         if chunk_frames is not None:
@@ -194,7 +197,9 @@ class ConformerEncoder(StreamingEncoder):
         chunk_frames: int | None,
         left_chunks: int | None,
     ) -> tuple[Tensor, tuple[LayerState, ...]]:
-        """One chunk through all layers, and the states after it with their past cut to size."""
+        """Runs one chunk through all layers; returns its output and the states, with their past cut
+        to size.
+        """
         x = self.subsampling(features)
         frames = x.shape[1]
         past = 0 if states is None else states[0].attention[0].shape[2]

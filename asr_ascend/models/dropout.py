@@ -19,14 +19,14 @@ class Dropout(nn.Dropout):
     """
 
     def forward(self, x: Tensor) -> Tensor:
-        """Dropped-out copy of ``x``, of any shape; ``x`` itself in evaluation."""
+        """Returns a dropped-out copy of ``x``, of any shape; ``x`` itself in evaluation."""
         if not self.training or self.p == 0 or x.device.type != "cpu":
             return super().forward(x)
         return x * _scaled_mask(x, self.p)
 
 
 def _scaled_mask(x: Tensor, probability: float) -> Tensor:
-    """0 where an element is dropped, and what keeps the expectation elsewhere, like ``x``."""
+    """Returns 0 where an element is dropped, else the factor that keeps the expectation."""
     dropped_levels = min(round(probability * _LEVELS), _LEVELS - 1)
     draws = torch.empty((x.numel() + 3) // 4, dtype=torch.int64)
     draws.random_(torch.iinfo(torch.int64).min, None)  # all 64 bits

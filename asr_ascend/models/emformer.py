@@ -32,7 +32,7 @@ class EmformerEncoder(StreamingEncoder):
     sees its own frames, copies of the ``right_context_frames`` that follow (zeros after the end),
     ``left_segments`` segments of the past, and one summary of each of the ``memory_segments`` last
     ones. The last segment is as short as the utterance leaves it. A batch of padded utterances
-    gives each what it gets alone.
+    gives each utterance the same frames as a batch of only that utterance.
 
     Args:
         num_mel_bins: width of a feature frame.
@@ -86,7 +86,10 @@ class EmformerEncoder(StreamingEncoder):
     def forward(
         self, features: Tensor, lengths: Tensor, chunk_frames: int | None, left_chunks: int | None
     ) -> tuple[Tensor, Tensor]:
-        """See `StreamingEncoder.forward`; the chunks must be ``fixed_chunks``."""
+        """Encodes whole utterances, as `StreamingEncoder.forward` says.
+
+        The chunks must be ``fixed_chunks``.
+        """
         self.check_chunks(chunk_frames, left_chunks)
         x = self.subsampling(features)
         out_lengths = self.output_lengths(lengths)
@@ -108,7 +111,7 @@ class EmformerEncoder(StreamingEncoder):
         chunk_frames: int | None,
         left_chunks: int | None,
     ) -> tuple[Tensor, tuple[Any, ...]]:
-        """As `Emformer.infer`, which takes no last segment that is shorter than the others."""
+        """Runs one chunk, as `Emformer.infer` does, which takes no shorter last segment."""
         assert chunk_frames is not None
         x = self.subsampling(features)
         missing = self.look_ahead_frames - max(0, x.shape[1] - chunk_frames)

@@ -50,14 +50,14 @@ class StreamingEncoder(nn.Module):
     fixed_chunks: tuple[int, int] | None = None
 
     def output_lengths(self, feature_lengths: Tensor) -> Tensor:
-        """Encoder frames for numbers of feature frames; see `subsampled_lengths`."""
+        """Returns the encoder frames of numbers of feature frames, as `subsampled_lengths` does."""
         return subsampled_lengths(feature_lengths)
 
     @abstractmethod
     def forward(
         self, features: Tensor, lengths: Tensor, chunk_frames: int | None, left_chunks: int | None
     ) -> tuple[Tensor, Tensor]:
-        """Encoder frames of whole utterances, as a stream with these chunks would give them.
+        """Encodes whole utterances, as a stream with these chunks would.
 
         Args:
             features: (B, F, num_mel_bins) normalised features; padding is never looked at by
@@ -71,7 +71,12 @@ class StreamingEncoder(nn.Module):
         """
 
     def check_chunks(self, chunk_frames: int | None, left_chunks: int | None) -> None:
-        """Raises ValueError for chunks that the encoder can't serve."""
+        """Checks that the encoder can work with these chunks.
+
+        Raises:
+            ValueError: ``chunk_frames`` is below 1, ``left_chunks`` below 0, or they are not
+                ``fixed_chunks``.
+        """
         if chunk_frames is not None and chunk_frames < 1:
             raise ValueError(f"`chunk_frames` must be at least 1 or None, but is {chunk_frames}.")
         if left_chunks is not None and left_chunks < 0:
@@ -90,7 +95,7 @@ class StreamingEncoder(nn.Module):
         left_chunks: int | None,
         final: bool,
     ) -> tuple[Tensor, EncoderState]:
-        """Encoder frames of the chunks that ``features`` complete; see `Transducer.encode_step`."""
+        """Encodes the chunks that ``features`` complete; see `Transducer.encode_step`."""
         if state is None:
             state = EncoderState(chunk_frames, left_chunks, features[:, :0])
         if state.finished:
@@ -124,7 +129,9 @@ class StreamingEncoder(nn.Module):
         return encoded, EncoderState(chunk_frames, left_chunks, pending, layers, emitted, final)
 
     def _chunk_features(self, chunk_frames: int | None) -> int | None:
-        """Feature frames that a whole chunk and what it waits for look at; None: all there are."""
+        """Returns the feature frames that a whole chunk and its look-ahead need; None: all there
+        are.
+        """
         if chunk_frames is None:
             return None
         return features_for_frames(chunk_frames + self.look_ahead_frames)
@@ -137,7 +144,8 @@ class StreamingEncoder(nn.Module):
         chunk_frames: int | None,
         left_chunks: int | None,
     ) -> tuple[Tensor, tuple[Any, ...]]:
-        """One chunk, the last one shorter, through all layers, and the states after it.
+        """Runs one chunk through all layers; returns its output and the states. The last may be
+        shorter.
 
         Args:
             features: of at least one encoder frame; of the chunk's and those it waits for unless

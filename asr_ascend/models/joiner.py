@@ -14,9 +14,9 @@ def packed_cells(
     device: torch.device,
     band: Tensor | None = None,
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """Sample, frame and column of every packed row.
+    """Returns sample, frame and column of every packed row.
 
-    Row order: samples one after the other, then frames, then columns, as `rnnt_loss` expects.
+    The rows go by sample, then frame, then column, as `rnnt_loss` expects.
 
     Args:
         frame_lengths: (B,) int64, T_b. Nothing waits for the device if both are on the CPU.
@@ -74,7 +74,7 @@ class Joiner(nn.Module):
         self.output = nn.Linear(joiner_dim, vocab_size)
 
     def forward(self, encoder_projected: Tensor, predictor_projected: Tensor) -> Tensor:
-        """Logits (..., V) of projected inputs, (..., H) each, broadcast against each other."""
+        """Computes logits (..., V) of projected inputs, (..., H) each, broadcast together."""
         return self.output(torch.tanh(encoder_projected + predictor_projected))
 
     def packed(
@@ -85,9 +85,9 @@ class Joiner(nn.Module):
         context_lengths: Tensor,
         band: Tensor | None = None,
     ) -> Tensor:
-        """Logits of the real cells of every lattice alone; no (B, T, U1, ...) tensor is made.
+        """Computes the logits of the lattices' real cells, without a (B, T, U1, ...) tensor.
 
-        The whole at once; `packed_blocks` gives them a few rows at a time.
+        All rows come at once; `packed_blocks` gives them a few at a time.
 
         Args:
             encoder_projected: (B, T, H).
@@ -112,7 +112,10 @@ class Joiner(nn.Module):
         block_rows: int,
         band: Tensor | None = None,
     ) -> Iterator[Tensor]:
-        """Yields the rows of `packed`, at most ``block_rows`` at a time."""
+        """Yields the rows of `packed`, at most ``block_rows`` (at least 1) at a time.
+
+        Arguments are those of `packed`.
+        """
         device = encoder_projected.device
         cells = packed_cells(frame_lengths, context_lengths, device, band)
         for block in zip(*(part.split(block_rows) for part in cells), strict=True):

@@ -46,7 +46,7 @@ class StatelessPredictor(nn.Module):
     def forward(
         self, tokens: Tensor, state: PredictorState | None = None
     ) -> tuple[Tensor, PredictorState]:
-        """Outputs after each token, and the state after the last.
+        """Computes the outputs after each token, and the state after the last token.
 
         Args:
             tokens: (B, U) int32/int64 in [0, V - 1].
@@ -88,7 +88,7 @@ class LSTMPredictor(nn.Module):
     def forward(
         self, tokens: Tensor, state: PredictorState | None = None
     ) -> tuple[Tensor, PredictorState]:
-        """Outputs after each token, and the state after the last.
+        """Computes the outputs after each token, and the state after the last token.
 
         Args:
             tokens: (B, U) int32/int64 in [0, V - 1].

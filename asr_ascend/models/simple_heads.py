@@ -19,5 +19,5 @@ class SimpleHeads(nn.Module):
         self.lm = nn.Linear(predictor_dim, vocab_size)
 
     def forward(self, encoded: Tensor, predicted: Tensor) -> tuple[Tensor, Tensor]:
-        """(B, T, V) and (B, U1, V), as `simple_rnnt_loss` takes them."""
+        """Computes logits (B, T, V) and (B, U1, V), as `simple_rnnt_loss` takes them."""
         return self.am(encoded), self.lm(predicted)

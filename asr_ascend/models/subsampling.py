@@ -13,7 +13,7 @@ from asr_ascend.config.frames import (
 
 
 def subsampled_lengths(feature_lengths: Tensor) -> Tensor:
-    """Number of encoder frames that a number of feature frames gives.
+    """Returns the number of encoder frames for numbers of feature frames.
 
     Encoder frame t sees feature frames 4t to 4t + 6, so fewer than 7 feature frames give none.
 
@@ -49,7 +49,10 @@ class ConvSubsampling(nn.Module):
         self.norm = nn.LayerNorm(output_dim)
 
     def forward(self, features: Tensor) -> Tensor:
-        """Encoder frames (B, T, D) of normalised features (B, F, num_mel_bins)."""
+        """Computes encoder frames (B, T, D) of normalised features (B, F, num_mel_bins).
+
+        T is `subsampled_lengths` of F.
+        """
         num_features = features.shape[1]
         missing = features_for_frames(1) - num_features
         if missing > 0:
@@ -61,11 +64,12 @@ class ConvSubsampling(nn.Module):
         return x[:, :0] if missing > 0 else x
 
     def _first_convolution(self, features: Tensor) -> Tensor:
-        """`conv1` of (B, F, num_mel_bins): (B, channels, F', bins'), channels last on a CPU.
+        """Applies `conv1` to (B, F, num_mel_bins): (B, channels, F', bins'), channels last on a
+        CPU.
 
-        On a CPU as a matrix product, which takes a quarter of the convolution's time, forward and
-        backward. The convolution can't tell from one input channel that channels come last, and
-        gives them first, which makes the second convolution twice as slow.
+        On a CPU it is a matrix product, which takes a quarter of the convolution's time, forward
+        and backward. With one input channel the convolution can't tell that channels come last. It
+        would return channels first, which makes the second convolution twice as slow.
         """
         if features.device.type != "cpu":
             return self.conv1(features.unsqueeze(1).contiguous(memory_format=torch.channels_last))

@@ -76,7 +76,7 @@ class Transducer(nn.Module):
             mean, std: (num_mel_bins,) of log-mel features over the training set.
 
         Raises:
-            ValueError: another shape, or a standard deviation that is not a positive number.
+            ValueError: a shape is wrong, a value is not finite, or a deviation is not positive.
         """
         bins = self.encoder.num_mel_bins
         for name, value in (("mean", mean), ("std", std)):
@@ -94,7 +94,9 @@ class Transducer(nn.Module):
         self.feature_std.copy_(std)
 
     def encoder_lengths(self, feature_lengths: Tensor) -> Tensor:
-        """Encoder frames for numbers of feature frames: ((F - 1) // 2 - 1) // 2, at least 0."""
+        """Returns the encoder frames for numbers of feature frames: ((F - 1) // 2 - 1) // 2, at
+        least 0.
+        """
         return self.encoder.output_lengths(feature_lengths)
 
     def encode(
@@ -104,21 +106,21 @@ class Transducer(nn.Module):
         chunk_frames: int | None = None,
         left_chunks: int | None = None,
     ) -> tuple[Tensor, Tensor]:
-        """Encoder frames of whole utterances, as a stream with these chunks would give them.
+        """Encodes whole utterances, as a stream with these chunks would.
 
         Args:
             features: (B, F, num_mel_bins) raw log-mel, padded with anything (NaN too).
             lengths: (B,) int64 feature frames of each utterance, in [0, F].
             chunk_frames: encoder frames (40 ms) in a chunk, at least 1; None: full context.
             left_chunks: chunks of the past that attention sees, at least 0; None: all of it. An
-                encoder with ``fixed_chunks`` (an Emformer) takes these alone.
+                encoder with ``fixed_chunks`` (an Emformer) takes only these.
 
         Returns:
             (B, T, D) and (B,) int64 lengths. T is that of F; frames beyond a length are finite but
             mean nothing.
 
         Raises:
-            ValueError: a wrong shape or chunk setting.
+            ValueError: a shape or a chunk setting is wrong.
         """
         self._check_features(features, chunk_frames, left_chunks)
         if lengths.shape != features.shape[:1]:
@@ -139,24 +141,24 @@ class Transducer(nn.Module):
         left_chunks: int | None = None,
         final: bool = False,
     ) -> tuple[Tensor, EncoderState]:
-        """Encoder frames of the chunks that ``features`` complete; equals `encode` over the whole.
+        """Encodes the chunks that ``features`` complete; equals `encode` over the whole.
 
-        Any number of feature frames may be pushed, none included: frames come out in whole chunks,
-        the last, shorter one with ``final=True``. What is remembered is bounded by left_chunks and
-        chunk_frames; with either of them None it grows with the stream.
+        Any number of feature frames may be pushed, even none. Frames come out in whole chunks; with
+        ``final=True`` the last chunk may be shorter. ``left_chunks`` and ``chunk_frames`` bound
+        what the state holds. With either of them None it grows with the stream.
 
         Args:
-            features: (B, f, num_mel_bins) raw log-mel, the next frames of B streams in step.
-            state: from the previous call, left as it is; None at the start.
+            features: (B, f, num_mel_bins) raw log-mel, the next f frames of each of B streams.
+            state: from the previous call, not changed; None at the start.
             chunk_frames: as for `encode`; None: everything is kept until ``final``.
             left_chunks: as for `encode`.
-            final: no more features will come.
+            final: whether these are the last features of the streams.
 
         Returns:
             (B, n, D), n a multiple of chunk_frames unless ``final``, and the new state.
 
         Raises:
-            ValueError: a wrong shape, chunk settings that changed, or a stream already finished.
+            ValueError: a shape is wrong, chunk settings changed, or the stream is already finished.
         """
         self._check_features(features, chunk_frames, left_chunks)
         normalised = self._normalise(features)
@@ -168,11 +170,11 @@ class Transducer(nn.Module):
         target_lengths: Tensor,
         state: PredictorState | None = None,
     ) -> tuple[Tensor, Tensor, PredictorState]:
-        """Predictor outputs after each token (torchaudio's RNNT interface).
+        """Computes predictor outputs after each token (torchaudio's RNNT interface).
 
         Args:
             targets: (B, U) int32/int64 inputs in [0, V - 1]; a sequence starts with blank.
-            target_lengths: (B,), handed through.
+            target_lengths: (B,), returned as given.
             state: of earlier tokens; None at the start.
 
         Returns:
@@ -188,13 +190,13 @@ class Transducer(nn.Module):
         target_encodings: Tensor,
         target_lengths: Tensor,
     ) -> tuple[Tensor, Tensor, Tensor]:
-        """Logits of every frame with every context (torchaudio's RNNT interface).
+        """Computes logits of every frame with every context (torchaudio's RNNT interface).
 
         Args:
             source_encodings: (B, T, D) from `encode`.
-            source_lengths: (B,), handed through.
+            source_lengths: (B,), returned as given.
             target_encodings: (B, U1, P) from `predict`.
-            target_lengths: (B,), handed through.
+            target_lengths: (B,), returned as given.
 
         Returns:
             (B, T, U1, V) logits and both lengths. Training uses `join_packed`, which is smaller.
@@ -211,7 +213,7 @@ class Transducer(nn.Module):
         target_lengths: Tensor,
         predicted: Tensor | None = None,
     ) -> tuple[Tensor, Tensor]:
-        """Both projections that the joiner adds.
+        """Computes both projections that the joiner adds.
 
         Args:
             enc: (B, T, D) from `encode`.
@@ -227,7 +229,9 @@ class Transducer(nn.Module):
         return encoded, self.joiner.predictor_projection(predicted)
 
     def predicted(self, targets: Tensor, target_lengths: Tensor) -> Tensor:
-        """(B, U + 1, P): the predictor's outputs, column u after blank (the start) and u labels.
+        """Computes the predictor's outputs (B, U + 1, P).
+
+        Column u is the output after blank (the start) and u labels.
 
         Args:
             targets: (B, U) int32/int64 labels, padded with anything.
@@ -246,7 +250,7 @@ class Transducer(nn.Module):
         target_lengths: Tensor,
         predicted: Tensor | None = None,
     ) -> JoinerTerms:
-        """Both projections that the joiner adds, and its output layer.
+        """Returns both projections that the joiner adds, and its output layer.
 
         Args:
             enc, targets, target_lengths, predicted: as for `joiner_inputs`.
@@ -266,7 +270,9 @@ class Transducer(nn.Module):
         band: Tensor | None = None,
         predicted: Tensor | None = None,
     ) -> Tensor:
-        """Logits of the cells t < T_b, u <= U_b alone, in the order that `rnnt_loss` takes packed.
+        """Computes only the logits of the cells t < T_b, u <= U_b, or of the band.
+
+        Their order is that of packed logits for `rnnt_loss`.
 
         Args:
             enc: (B, T, D) from `encode`.
@@ -292,14 +298,20 @@ class Transducer(nn.Module):
         band: Tensor | None = None,
         predicted: Tensor | None = None,
     ) -> Iterator[Tensor]:
-        """Yields the rows of `join_packed`, at most ``block_rows`` (at least 1) at a time."""
+        """Yields the rows of `join_packed`, at most ``block_rows`` (at least 1) at a time.
+
+        Arguments are those of `join_packed`.
+        """
         encoded, predicted = self.joiner_inputs(enc, targets, target_lengths, predicted)
         frames, columns = enc_lengths.to(torch.int64), target_lengths.to(torch.int64) + 1
         band = None if band is None else band.to(torch.int64)
         return self.joiner.packed_blocks(encoded, predicted, frames, columns, block_rows, band)
 
     def ctc_log_probs(self, enc: Tensor) -> Tensor:
-        """Log-probabilities (B, T, V) of the CTC head, float32 or better, from (B, T, D)."""
+        """Computes log-probabilities (B, T, V) of the CTC head from ``enc`` (B, T, D).
+
+        They are float32, or float64 for float64 inputs.
+        """
         logits = self.ctc_head(enc)
         dtype = torch.promote_types(logits.dtype, torch.float32)
         return torch.log_softmax(logits, dim=-1, dtype=dtype)

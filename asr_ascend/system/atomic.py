@@ -15,7 +15,7 @@ from asr_ascend.system.streams import escaped
 
 @contextmanager
 def replaced_file(path: Path) -> Iterator[Path]:
-    """Context whose value is an empty file to write; after it, that file is `path`.
+    """Yields an empty file to write; when the context ends, that file is `path`.
 
     Readers of `path` see the old file or the whole new one. Where the context raises, `path` stays
     as it was and nothing is left. A device or a pipe is not replaced, but written to.
@@ -45,7 +45,7 @@ def replaced_file(path: Path) -> Iterator[Path]:
 
 @contextmanager
 def naming_errors(path: Path) -> Iterator[None]:
-    """Context in which an error of the system that names no file is one of `path`."""
+    """Names `path` in errors of the system that name no file, within a `with` block."""
     try:
         yield
     except OSError as error:
@@ -55,25 +55,25 @@ def naming_errors(path: Path) -> Iterator[None]:
 
 
 def write_text(path: Path, text: str) -> None:
-    """Writes a file of UTF-8 in one step; what UTF-8 can't hold is escaped."""
+    """Writes a UTF-8 file in one step; characters that UTF-8 can't hold are escaped."""
     with replaced_file(path) as temporary:
         temporary.write_bytes(escaped(text).encode())
 
 
 def write_json(path: Path, contents: Any) -> None:
-    """Writes a file of JSON in one step."""
+    """Writes a JSON file in one step."""
     write_text(path, json.dumps(contents, ensure_ascii=False, indent=1) + "\n")
 
 
 def write_json_lines(path: Path, records: Iterable[Any]) -> None:
-    """Writes a file in one step that holds a record of JSON a line."""
+    """Writes a file in one step, with a JSON record on each line."""
     with replaced_file(path) as temporary, temporary.open("wb") as stream:
         for record in records:
             stream.write(json_line(record))
 
 
 def json_line(record: Any) -> bytes:
-    """A record as a line of a JSONL file."""
+    """Returns a record as a line of a JSONL file."""
     return escaped(json.dumps(record, ensure_ascii=False) + "\n").encode()
 
 

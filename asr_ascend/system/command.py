@@ -24,7 +24,9 @@ def run_command(
     interrupted: str = "Interrupted.",
     results_on_stdout: bool = False,
 ) -> int:
-    """Runs what a command does and ends as all commands do, with a sentence and no traceback.
+    """Runs the work of a command and returns its exit status; errors end in one sentence.
+
+    There is no traceback.
 
     Args:
         task: the work; returns 0, or 1 where the command's help says what 1 means.
@@ -106,13 +108,13 @@ def _report_lost_results(error: OutputError) -> int:
 
 
 def print_error(message: str) -> None:
-    """Prints a problem on stderr. Each line is one of its own, unless it is indented."""
+    """Prints a problem on stderr; "Error: " starts each line that isn't indented."""
     for line in message.split("\n"):
         print(line if line.startswith(" ") else f"Error: {line}", file=sys.stderr)
 
 
 def describe_os_error(error: OSError) -> str:
-    """A sentence with the file and what is wrong with it."""
+    """Returns a sentence with the file and what is wrong with it."""
     reason = error.strerror or str(error) or type(error).__name__
     return f"{reason}." if error.filename is None else f"{error.filename}: {reason}."
 

@@ -28,7 +28,7 @@ _CHINESE = (
 
 @contextmanager
 def picture(path: Path, size: tuple[float, float], dpi: int) -> Iterator[Figure]:
-    """Context whose value is an empty figure to draw on; after it, the picture is at `path`.
+    """Yields an empty figure to draw on; when the context ends, the picture is at `path`.
 
     Args:
         path: PNG, SVG or PDF by its suffix. Its folder must be there.
@@ -56,7 +56,7 @@ def picture(path: Path, size: tuple[float, float], dpi: int) -> Iterator[Figure]
 
 
 def drawable(labels: Iterable[str]) -> bool:
-    """Whether the fonts of this machine have every character of `labels`."""
+    """Returns whether the fonts of this machine have every character of `labels`."""
     from matplotlib import font_manager, ft2font
 
     fonts = [ft2font.FT2Font(font_manager.findfont(family)) for family in _families()]

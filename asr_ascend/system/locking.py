@@ -20,13 +20,13 @@ class LockedError(Exception):
 
 @contextmanager
 def locked(path: Path) -> Iterator[None]:
-    """Context in which this process holds a lock file, which is taken away at the end.
+    """Holds a lock file within a `with` block, and removes it at the end.
 
-    The system gives the lock of a process that died back at once. A child process doesn't inherit
-    it, so that an orphaned worker can't hold it either (POSIX record locks).
+    The system releases the lock of a process that died at once. A child process doesn't inherit it,
+    so an orphaned worker can't hold it either (POSIX record locks).
 
     Args:
-        path: of the lock file; its folder is there.
+        path: of the lock file, in a folder that exists.
 
     Raises:
         LockedError: another process holds it.

@@ -8,7 +8,9 @@ _CGROUP = Path("/sys/fs/cgroup")
 
 
 def available_bytes() -> int | None:
-    """Bytes that this process can still take without swapping; None where Linux doesn't say.
+    """Returns the bytes that this process can still take without swapping.
+
+    Returns None where Linux doesn't say.
 
     Source: MemAvailable of proc(5), and memory.max less memory.current of a container (Linux'
     Documentation/admin-guide/cgroup-v2.rst).

@@ -12,7 +12,9 @@ from asr_ascend.system.streams import is_utf8
 
 
 def user_path(path: str | os.PathLike[str]) -> Path:
-    """`path` in which a leading ~ or ~user is that user's home folder; ./~ is no such leading.
+    """Replaces a leading ~ or ~user of `path` by that user's home folder.
+
+    A path that starts with ./~ stays.
 
     Raises:
         FileNotFoundError: there is no such user, or no home folder is known.
@@ -27,20 +29,21 @@ def user_path(path: str | os.PathLike[str]) -> Path:
 
 
 def path_argument(text: str) -> Path:
-    """`type` of an option that takes a path."""
+    """Returns the path of an option of `argparse`, whose `type` this is."""
     if not text:
         raise argparse.ArgumentTypeError("must be a path, but is empty")
     return user_path(text)
 
 
 def folder_fault(folder: Path, for_tensorboard: bool = False) -> str | None:
-    """Why no file can be written to a folder, which need not be there yet; None where one can.
+    """Returns why no file can be written to a folder, or None where one can.
 
-    Nothing is left behind. It is for the time before long work, whose results go there.
+    The folder need not exist yet, and nothing is left behind. Call it before long work whose
+    results go there.
 
     Args:
         folder: to write to.
-        for_tensorboard: whether TensorBoard writes there, too: it takes names in UTF-8 only.
+        for_tensorboard: whether TensorBoard writes there, too: it takes only names in UTF-8.
     """
     if for_tensorboard and not is_utf8(str(folder)):
         return f"the name of {folder} is not UTF-8, which TensorBoard needs"

@@ -15,10 +15,10 @@ from contextlib import contextmanager
 
 @contextmanager
 def interrupts_held() -> Iterator[None]:
-    """Context in which Ctrl-C waits for its end, and whose new processes never hear of it.
+    """Holds Ctrl-C back until the end of a `with` block; processes started in it ignore it.
 
     A terminal sends Ctrl-C to all processes. The parent answers it; a worker that is still
-    importing would print where it was.
+    importing would print a traceback.
     """
     before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
     try:
@@ -28,7 +28,7 @@ def interrupts_held() -> Iterator[None]:
 
 
 def end_with_parent() -> None:
-    """For a worker: one whose parent was killed would wait for work forever."""
+    """Ends this worker when its parent ends, since it would wait for work forever."""
     parent = multiprocessing.parent_process()
     if parent is not None:
 

@@ -15,7 +15,7 @@ _Item = TypeVar("_Item")
 
 @contextmanager
 def progress_bar(title: str, total: int, completed: int = 0) -> Iterator[Callable[[int], None]]:
-    """Context whose value moves the progress on by a number of pieces of work.
+    """Yields a function that moves the progress on by a number of pieces of work.
 
     Args:
         title: what is being done.
@@ -30,12 +30,12 @@ def progress_bar(title: str, total: int, completed: int = 0) -> Iterator[Callabl
 
 
 def tracked(title: str, items: Collection[_Item], shown: bool = True) -> Iterator[_Item]:
-    """The items one by one, with the progress through them on stderr.
+    """Yields the items one by one, with the progress through them on stderr.
 
     Args:
         title: what is being done.
         items: pieces of work.
-        shown: whether there is any progress to be seen.
+        shown: whether to show the progress.
     """
     if not shown:
         yield from items
@@ -81,7 +81,7 @@ class _Lines:
 
 
 def duration(seconds: float) -> str:
-    """A time for people: "45 s", "12 min", "3.5 h"."""
+    """Returns a time for people: "45 s", "12 min", "3.5 h"."""
     if seconds < 90:
         return f"{seconds:.0f} s"
     return f"{seconds / 60:.0f} min" if seconds < 90 * 60 else f"{seconds / 3600:.1f} h"

@@ -17,10 +17,10 @@ class OutputError(Exception):
 
 @contextmanager
 def safe_streams(results_on_stdout: bool = False) -> Iterator[SafeStream]:
-    """Context in which nothing printed raises, or loses the work that it tells about.
+    """Makes printing safe within a `with` block: no print raises or loses the work before it.
 
     Characters that an encoding lacks are escaped, as in ``\\u4e2d``. Where a stream is closed, its
-    disk full or its reader gone, the rest of its text is thrown away.
+    disk full or its reader gone, the rest of its text is dropped.
 
     Args:
         results_on_stdout: standard output is what the command is for: its end raises OutputError.
@@ -63,7 +63,7 @@ class SafeStream:
                 cast(Any, stream).reconfigure(errors="backslashreplace")
 
     def write(self, text: str) -> int:
-        """Writes `text`; its length, as of any text stream."""
+        """Writes `text` and returns its length, as any text stream does."""
         if self.failure is None:
             try:
                 return self._stream.write(text)
@@ -72,7 +72,7 @@ class SafeStream:
         return len(text)
 
     def flush(self) -> None:
-        """Hands on what was written."""
+        """Passes on what was written."""
         if self.failure is None:
             try:
                 self._stream.flush()
@@ -94,23 +94,23 @@ class SafeStream:
 
 
 def escaped(text: str) -> str:
-    """`text` in which all that UTF-8 can't hold is escaped.
+    """Escapes all characters of `text` that UTF-8 can't hold.
 
-    Names of files that aren't UTF-8 have such characters in Python (PEP 383). ``\\udcff`` in a
-    string of JSON is the same name again for those who read it.
+    Names of files that aren't UTF-8 have such characters in Python (PEP 383). ``\\udcff`` in a JSON
+    string gives a reader the same name again.
     """
     return text.encode("utf-8", "backslashreplace").decode("utf-8")
 
 
 def is_utf8(text: str) -> bool:
-    """Whether UTF-8 has all characters of a text, which may be the name of a file."""
+    """Returns whether UTF-8 has all characters of a text, which may be the name of a file."""
     return escaped(text) == text
 
 
 def json_text(record: Any, encoding: str | None) -> str:
-    """JSON on one line; all in ASCII where `encoding` lacks one of its characters.
+    """Returns JSON on one line, all in ASCII where `encoding` lacks one of its characters.
 
-    A stream's own escapes would not do: ``\\xe9`` is none of JSON's.
+    A stream's own escapes would not do: ``\\xe9`` is not JSON.
     """
     text = json.dumps(record, ensure_ascii=False)
     try:

@@ -10,10 +10,10 @@ import torch
 
 @contextmanager
 def single_thread() -> Iterator[None]:
-    """Context in which torch's operations run on the calling thread alone.
+    """Runs torch's operations only on the calling thread within a `with` block.
 
-    As in a loader's worker, so features have the same bits with any number of workers. It costs
-    less as well: the data path is many operations too small to share.
+    A loader's worker does the same, so features have the same bits with any number of workers. It
+    also costs less: the data path has many operations that are too small to share.
     """
     threads = torch.get_num_threads()
     torch.set_num_threads(1)

@@ -54,6 +54,7 @@ class StepSeeds(Callback):
     def on_train_batch_start(
         self, trainer: Trainer, pl_module: LightningModule, batch: Any, batch_idx: int
     ) -> None:
+        """Seeds Python, NumPy and torch for the batch."""
         seed_step(self.seed, trainer.global_rank, trainer.current_epoch, batch_idx)
 
 
@@ -90,13 +91,15 @@ class NoiseRamp(Callback):
         self.noise, self.spec_augment = dataset.noise, dataset.spec_augment
 
     def on_train_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
+        """Sets the noise of the epoch in which a run resumes."""
         self.set_epoch(trainer.current_epoch)  # a run that resumes within an epoch starts none
 
     def on_train_epoch_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
+        """Sets the noise of the epoch that starts."""
         self.set_epoch(trainer.current_epoch)
 
     def set_epoch(self, epoch: int) -> None:
-        """Sets the noise and SpecAugment of an epoch, a function of its number alone."""
+        """Sets the noise and SpecAugment of an epoch, which depend only on its number."""
         rest = max(0.0, 1 - epoch / self.epochs) if self.epochs else 0.0
         self.dataset.spec_augment = None if rest else self.spec_augment
         if self.noise is not None:
@@ -116,6 +119,7 @@ class StepLog(Callback):
         self.last_step = -1
 
     def on_train_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
+        """Starts metrics.csv, keeping the rows up to the step that a run resumes from."""
         if not trainer.is_global_zero:
             return
         self.last_step = trainer.global_step
@@ -131,17 +135,19 @@ class StepLog(Callback):
     def on_train_batch_end(
         self, trainer: Trainer, pl_module: LightningModule, outputs: Any, batch: Any, batch_idx: int
     ) -> None:
+        """Writes the row of an optimiser step once it is done."""
         if trainer.global_step != self.last_step:
             self.last_step = trainer.global_step
             self._write(trainer, pl_module.last_step_metrics)  # type: ignore[arg-type]
 
     def on_validation_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
+        """Writes the row of a validation, unless nothing was decoded."""
         cer = float(trainer.callback_metrics["valid_cer"])
         if not math.isnan(cer):
             self._write(trainer, {"valid_cer": cer})
 
     def total(self, column: str) -> int:
-        """Sum over all steps.
+        """Sums a column over all steps.
 
         Args:
             column: "skipped": utterances of all ranks that could not be used when their batch came;
@@ -197,6 +203,7 @@ class StepProgress(Callback):
         self.valid_cer = math.nan
 
     def on_train_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
+        """Starts the bar, or the clock of the plain lines."""
         if not trainer.is_global_zero:
             return
         self.total = int(trainer.estimated_stepping_batches)
@@ -217,6 +224,7 @@ class StepProgress(Callback):
     def on_train_batch_end(
         self, trainer: Trainer, pl_module: LightningModule, outputs: Any, batch: Any, batch_idx: int
     ) -> None:
+        """Moves the bar on, or prints a line every `lines_every_steps` steps."""
         step = trainer.global_step
         if not trainer.is_global_zero or step == self.last_step:
             return
@@ -228,6 +236,7 @@ class StepProgress(Callback):
             self.console.print(f"step {step}/{self.total}  {state}{self._left(step)}")
 
     def on_validation_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
+        """Prints the CER of the validation."""
         self.valid_cer = float(trainer.callback_metrics["valid_cer"])
         if trainer.is_global_zero and not math.isnan(self.valid_cer):
             self.console.print(
@@ -236,11 +245,13 @@ class StepProgress(Callback):
             )
 
     def on_train_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
+        """Stops the bar."""
         self._stop()
 
     def on_exception(
         self, trainer: Trainer, pl_module: LightningModule, exception: BaseException
     ) -> None:
+        """Stops the bar, so that the error's message stands alone."""
         self._stop()
 
     def _stop(self) -> None:

@@ -25,7 +25,7 @@ def first_frames(
     target_lengths: Tensor,
     blank: int,
 ) -> Tensor:
-    """Frame at which the most likely CTC alignment first gives each token.
+    """Finds the frame at which the most likely CTC alignment first gives each token.
 
     Args:
         ctc_log_probs: (B, T, V) float.
@@ -76,7 +76,7 @@ def first_frames_on_device(
     target_lengths: Tensor,
     blank: int,
 ) -> Tensor:
-    """`first_frames` in operations of torch on whole batches, for devices other than the CPU.
+    """Computes `first_frames` for whole batches on devices other than the CPU.
 
     The states of CTC's graph are passed one by one: blank, token, blank, and so on. Within a state
     all frames are computed together. With E(t) the sum of the state's log-probabilities up to

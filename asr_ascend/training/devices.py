@@ -23,13 +23,13 @@ _STRATEGIES = ("auto", "ddp")
 
 
 def chosen_accelerator(accelerator: str) -> str:
-    """The accelerator that a run takes: `auto` is an NPU where there is one.
+    """Returns the accelerator that a run takes: `auto` is an NPU where there is one.
 
     Args:
         accelerator: `trainer.accelerator`.
 
     Raises:
-        ConfigError: an NPU is asked for, and there is none.
+        ConfigError: an NPU is asked for, but there is none.
     """
     reason = missing_npu() if accelerator in (DEVICE_TYPE, "auto") else None
     if accelerator == DEVICE_TYPE and reason is not None:
@@ -41,7 +41,7 @@ def chosen_accelerator(accelerator: str) -> str:
 
 
 def trainer_arguments(options: TrainerOptions) -> dict[str, Any]:
-    """Arguments of Lightning's Trainer: devices, strategy, precision.
+    """Returns arguments of Lightning's Trainer: devices, strategy, precision.
 
     Args:
         options: `accelerator`, `devices`, `num_nodes`, `strategy`, `precision`,

@@ -47,11 +47,11 @@ class RunIdentity:
 
     @classmethod
     def of(cls, config: Mapping[str, Any], ckpt_path: str | None) -> RunIdentity:
-        """The identity of a run with this config.
+        """Computes the identity of a run with this config.
 
         Args:
             config: the composed config.
-            ckpt_path: another run's checkpoint that it goes on from.
+            ckpt_path: another run's checkpoint that this run goes on from; None: none.
         """
         keys = known_keys(config)
         files = _files(config)
@@ -63,7 +63,10 @@ class RunIdentity:
 
     @classmethod
     def from_record(cls, record: Any) -> RunIdentity:
-        """The identity that `asdict` made a record of; what is missing there isn't known."""
+        """Reads the identity from the record that `to_record` made.
+
+        What the record lacks is unknown.
+        """
         parts = record if isinstance(record, dict) else {}
         keys, contents = (
             part if isinstance(part, dict) else {}
@@ -72,7 +75,7 @@ class RunIdentity:
         return cls(keys, contents, str(parts.get("sources", "")))
 
     def begun_as(self, other: RunIdentity) -> RunIdentity:
-        """This run, begun from the checkpoint of another run that `other` began from, if any."""
+        """Returns this run as if it began from the checkpoint that `other` began from, if any."""
         keys, contents = dict(self.keys), dict(self.contents)
         for here, there in ((keys, other.keys), (contents, other.contents)):
             if "ckpt_path" in there:
@@ -80,11 +83,14 @@ class RunIdentity:
         return RunIdentity(keys, contents, self.sources)
 
     def to_record(self) -> dict[str, Any]:
-        """The identity as plain values."""
+        """Returns the identity as plain values."""
         return asdict(self)
 
     def differences(self, other: RunIdentity) -> list[str]:
-        """How this run differs from another, a phrase for each key; more steps don't count."""
+        """Returns a phrase for each key in which this run differs from another.
+
+        More steps are no difference.
+        """
         lengths = set() if self._is_shorter(other) else set(LENGTHS)
         found = [
             f"`{key}` is {_shown(self.keys, key)} here and {_shown(other.keys, key)} there"
@@ -100,7 +106,7 @@ class RunIdentity:
         return found
 
     def is_longer(self, other: RunIdentity) -> bool:
-        """Whether it has more steps or epochs than another run."""
+        """Returns whether this run has more steps or epochs than another run."""
         pairs = [(_limit(self.keys, key), _limit(other.keys, key)) for key in LENGTHS]
         return not self._is_shorter(other) and any(here > there for here, there in pairs)
 
@@ -109,12 +115,12 @@ class RunIdentity:
 
 
 def known_keys(config: Mapping[str, Any]) -> dict[str, Any]:
-    """Values of a config by their whole keys, without those that don't change the results."""
+    """Returns a config's values by their whole keys, without those that don't change results."""
     return {key: value for key, value in _flat(config) if key not in NOT_RESULTS}
 
 
 def describe_differences(differences: list[str]) -> str:
-    """The first differences, and how many there are more."""
+    """Names the first differences, and says how many more there are."""
     more = len(differences) - _LISTED
     rest = "1 more key differs" if more == 1 else f"{more} more keys differ"
     listed = differences[:_LISTED] + ([rest] if more > 0 else [])
@@ -122,7 +128,7 @@ def describe_differences(differences: list[str]) -> str:
 
 
 def source_digest() -> str:
-    """SHA-256 of the package's training sources, 64 hexadecimal digits."""
+    """Computes the SHA-256 of the training sources, 64 hexadecimal digits."""
     digest = hashlib.sha256()
     for path in sorted(PACKAGE.rglob("*.py")):
         if _trains(path):

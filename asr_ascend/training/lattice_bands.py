@@ -55,7 +55,7 @@ class LatticeBands:
         windows: Tensor | None,
         has_teacher: bool,
     ) -> Cells:
-        """The cells of a batch.
+        """Chooses the cells of a batch that the loss computes.
 
         The divergence from a teacher is summed over every cell, also where windows are given; only
         pruning bounds it.
@@ -64,9 +64,9 @@ class LatticeBands:
             encoded: (B, T, D) from the model.
             predicted: (B, U + 1, P) from the model.
             lengths: (B,) encoder frames.
-            batch: of these.
+            batch: the batch that they come from.
             windows: (B, U, 2), or None.
-            has_teacher: whether a divergence is wanted too.
+            has_teacher: whether a divergence from a teacher is computed too.
         """
         options = self.options
         if options.band == "simple":
@@ -82,7 +82,9 @@ class LatticeBands:
         return Cells(windows, lattice_band(windows.cpu(), *sizes, on_empty="widen"))
 
     def scales(self, rnnt_steps: int | None) -> tuple[float, float]:
-        """Weights of the pruned and the simple loss, in a line over the warm-up, as in icefall.
+        """Returns the weights of the pruned and the simple loss.
+
+        They change linearly over the warm-up, as in icefall.
 
         Args:
             rnnt_steps: optimiser steps with both losses so far; None: past the warm-up.
@@ -121,17 +123,17 @@ class LatticeBands:
 
 
 def full_band(logit_lengths: Tensor, target_lengths: Tensor) -> Tensor:
-    """(B, max T_b, 2) int64: every column of every frame."""
+    """Returns a band (B, max T_b, 2) int64 with every column of every frame."""
     last = target_lengths.to(torch.int64)[:, None].expand(-1, int(logit_lengths.max()))
     return torch.stack([torch.zeros_like(last), last], dim=-1)
 
 
 def lattice_bound(options: TrainOptions) -> LatticeBound:
-    """The most cells that the loss of an utterance computes, known from its lengths.
+    """Returns the most cells that the loss of an utterance computes, known from its lengths.
 
-    Windows of early + 1 + late frames around increasing ones: column u spans the frames from
-    ``heard[u - 1] - early`` to ``heard[u] + late`` at most, and all columns together T + U (early +
-    1 + late) cells.
+    Windows have early + 1 + late frames around increasing ones. Column u spans at most the frames
+    from ``heard[u - 1] - early`` to ``heard[u] + late``. All columns together have at most T + U
+    (early + 1 + late) cells.
 
     Args:
         options: of the training.

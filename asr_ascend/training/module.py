@@ -71,20 +71,24 @@ class TransducerModule(LightningModule):
         self._step_values = torch.zeros(0)
 
     def train(self, mode: bool = True) -> TransducerModule:
-        """Sets the mode; frozen modules stay as they are in evaluation, without dropout."""
+        """Sets the mode; frozen modules stay in evaluation mode, without dropout."""
         super().train(mode)
         for module in self.frozen:
             module.eval()
         return self
 
     def on_fit_start(self) -> None:
+        """Sets the number of steps that train only CTC, and moves the teacher to the device."""
         total = int(self.trainer.estimated_stepping_batches)
         self.ctc_only_steps = int(self.options.loss.ctc_first * total)
         if self.teacher is not None:
             self.teacher.to(self.device)
 
     def training_step(self, batch: Batch, batch_idx: int) -> Tensor:
-        """Loss of one batch, undivided; an empty one gives a zero that touches every parameter."""
+        """Computes the loss of one batch, not yet divided by the step's weight.
+
+        An empty batch gives a zero that depends on every parameter.
+        """
         if batch.features.shape[0] == 0:
             loss = self._zero_loss(self)
             self.step_sums.add(batch_idx, batch, 0, None)
@@ -104,14 +108,17 @@ class TransducerModule(LightningModule):
         return loss * self.trainer.accumulate_grad_batches
 
     def draw_chunk(self, step: int) -> tuple[int | None, int | None]:
-        """Chunk (encoder frames) and left context (chunks) of an optimiser step; None: all."""
+        """Draws chunk (encoder frames) and left context (chunks) of an optimiser step; None: all.
+
+        The same seed and step give the same draw.
+        """
         trainer = self.options.trainer
         draws = random.Random(stable_seed("chunk", self.options.seed, step))
         chunk = draws.choice(trainer.chunk_frames)
         return (chunk, draws.choice(trainer.left_chunks)) if chunk else (None, None)
 
     def _zero_loss(self, *unused: nn.Module) -> Tensor:
-        """Zero that depends on the trainable parameters of modules that the loss leaves out.
+        """Returns a zero that depends on the parameters of modules that the loss doesn't use.
 
         So they get a zero gradient, and all ranks reduce the same set.
         """
@@ -132,7 +139,7 @@ class TransducerModule(LightningModule):
         return int(batch.features.shape[0])
 
     def on_before_optimizer_step(self, optimizer: torch.optim.Optimizer) -> None:
-        """Divides the gradients by what the whole step holds, over accumulation and ranks."""
+        """Divides the gradients by the weight of the whole step, over accumulation and ranks."""
         sums, world = self.step_sums, self.trainer.world_size
         values = sums.on_device(self.device, self.asked_to_end)
         scale: float | Tensor = 1 / max(sums.counts[0], 1.0)
@@ -186,10 +193,14 @@ class TransducerModule(LightningModule):
         }
 
     def on_validation_epoch_start(self) -> None:
+        """Sets the counts of errors to zero."""
         self._valid_errors = ErrorCounts()
 
     def validation_step(self, batch: Batch, batch_idx: int) -> None:
-        """Greedy decoding in chunks, as a stream would give it; nothing while CTC trains alone."""
+        """Decodes greedily in chunks, as a stream would.
+
+        Nothing is decoded while only CTC is trained.
+        """
         if batch.features.shape[0] == 0 or self.global_step <= self.ctc_only_steps:
             return
         chunk = chunk_frames(self.options.trainer.val_chunk_ms)
@@ -201,6 +212,7 @@ class TransducerModule(LightningModule):
             self._valid_errors += character_errors(*texts)
 
     def on_validation_epoch_end(self) -> None:
+        """Logs the CER over all ranks as `valid_cer`, NaN where nothing was decoded."""
         errors = self._valid_errors
         counts = torch.tensor([errors.errors, errors.reference_length], dtype=torch.float64)
         if self.trainer.world_size > 1:
@@ -210,16 +222,19 @@ class TransducerModule(LightningModule):
         )  # NaN where nothing was decoded
 
     def configure_optimizers(self) -> Any:
+        """Builds the optimiser, and the schedule that is advanced at every step."""
         total = int(self.trainer.estimated_stepping_batches)
         fused = self.device.type == "cpu"  # saves 6% of a small model's step
         optimizer, schedule = build_optimizer(self.model, self.options.optimizer, total, fused)
         return [optimizer], [{"scheduler": schedule, "interval": "step"}]
 
     def on_load_checkpoint(self, saved: dict[str, Any]) -> None:
+        """Makes Lightning's saved progress agree with the loader's; see `set_position`."""
         check_optimizer_states(saved, parameter_groups(self.model, self.options.optimizer))
         set_position(saved["loops"]["fit_loop"])
 
     def on_save_checkpoint(self, saved: dict[str, Any]) -> None:
+        """Adds tokenizer and config to the checkpoint."""
         saved[KEY] = checkpoint.describe(self.tokenizer, self.options.plain())
 
 

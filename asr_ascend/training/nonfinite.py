@@ -53,18 +53,26 @@ class NonfiniteSteps(Callback):
         self.last_step = -1
 
     def state_dict(self) -> dict[str, Any]:
+        """Returns the recent steps that were left out, and the number of all."""
         return {"recent": list(self.recent), "count": self.count}
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
+        """Restores what `state_dict` returned."""
         self.recent = [int(step) for step in state_dict["recent"]]
         self.count = int(state_dict["count"])
 
     def on_train_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
+        """Sets the step from which steps are counted."""
         self.last_step = trainer.global_step
 
     def on_train_batch_end(
         self, trainer: Trainer, pl_module: LightningModule, outputs: Any, batch: Any, batch_idx: int
     ) -> None:
+        """Counts and records a step that was left out.
+
+        Raises:
+            DivergedError: more of the recent steps were left out than the limit allows.
+        """
         step, metrics = trainer.global_step, pl_module.last_step_metrics
         if step == self.last_step:
             return
@@ -105,7 +113,7 @@ class NonfiniteSteps(Callback):
         """Ends the training where weights aren't finite, so that no checkpoint holds them.
 
         Raises:
-            DivergedError: names the first of them.
+            DivergedError: weights aren't finite; the message names the first of them.
         """
         if names := nonfinite_names(model):
             named = ", ".join(names[:_NAMED]) + (", ..." if len(names) > _NAMED else "")
@@ -143,7 +151,10 @@ class NonfiniteSteps(Callback):
 
 
 def nonfinite_names(model: nn.Module) -> list[str]:
-    """Names of the parameters that hold a NaN or an infinity; one wait for the device."""
+    """Returns the names of the parameters that hold a NaN or an infinity.
+
+    It waits for the device once.
+    """
     named = dict(model.named_parameters())
     if not named:
         return []

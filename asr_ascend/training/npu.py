@@ -22,7 +22,7 @@ from asr_ascend.losses.backends.npu_library import DEVICE_TYPE, has_npu
 
 
 def missing_npu() -> str | None:
-    """Why there is no NPU here, as a part of a sentence; None where there is one."""
+    """Returns why there is no NPU here, as a part of a sentence; None where there is one."""
     if has_npu():
         return None
     if getattr(torch, DEVICE_TYPE, None) is not None:
@@ -39,7 +39,7 @@ class NpuAccelerator(Accelerator):
         """Makes `device` the current NPU.
 
         Raises:
-            MisconfigurationException: a device that is none, as of a strategy that Lightning chose.
+            MisconfigurationException: `device` is not an NPU.
         """
         if device.type != DEVICE_TYPE:
             raise MisconfigurationException(
@@ -49,27 +49,27 @@ class NpuAccelerator(Accelerator):
         _npu().set_device(device)
 
     def setup(self, trainer: Trainer) -> None:
-        """Gives cached memory back, so that the run's figures are its own."""
+        """Frees cached memory, so that the run's figures are its own."""
         _npu().empty_cache()
 
     def teardown(self) -> None:
-        """Gives cached memory back."""
+        """Frees cached memory."""
         _npu().empty_cache()
 
     def get_device_stats(self, device: Any) -> dict[str, Any]:
-        """Numbers of torch_npu's allocator, and bytes free and in all as the runtime sees them."""
+        """Returns numbers of torch_npu's allocator, and the device's free and total bytes."""
         free, total = _npu().mem_get_info(device)
         return {**_npu().memory_stats(device), "memory.free": free, "memory.total": total}
 
     @staticmethod
     def parse_devices(devices: int | str | list[int] | tuple[int, ...]) -> list[int]:
-        """Indices of NPUs.
+        """Parses indices of NPUs.
 
         Args:
             devices: a number of NPUs; -1 for all; indices, also as text such as "0,2".
 
         Raises:
-            MisconfigurationException: none of these, or an NPU that isn't there.
+            MisconfigurationException: `devices` is none of these, or names an NPU that isn't there.
         """
         count = NpuAccelerator.auto_device_count()
         indices = _indices(devices, count)
@@ -87,22 +87,22 @@ class NpuAccelerator(Accelerator):
 
     @staticmethod
     def get_parallel_devices(devices: list[int]) -> list[torch.device]:
-        """The NPUs of these indices."""
+        """Returns the NPUs of these indices."""
         return [torch.device(DEVICE_TYPE, index) for index in devices]
 
     @staticmethod
     def auto_device_count() -> int:
-        """How many NPUs there are; 0 without torch_npu."""
+        """Returns how many NPUs there are; 0 without torch_npu."""
         return int(_npu().device_count()) if has_npu() else 0
 
     @staticmethod
     def is_available() -> bool:
-        """Whether there is an NPU, and a torch_npu that finds it."""
+        """Returns whether there is an NPU, and a torch_npu that finds it."""
         return has_npu()
 
     @staticmethod
     def name() -> str:
-        """`npu`."""
+        """Returns "npu"."""
         return DEVICE_TYPE
 
 
@@ -120,7 +120,9 @@ class SingleNpuStrategy(SingleDeviceStrategy):
 
 
 def mixed_precision(precision: str) -> MixedPrecision:
-    """Mixed precision on NPUs: autocast of device type `npu`, torch_npu's own loss scaler.
+    """Makes the plugin for mixed precision on NPUs.
+
+    It has autocast of device type `npu`, and torch_npu's own loss scaler.
 
     Args:
         precision: "16-mixed" or "bf16-mixed", which needs no scaler.
@@ -137,14 +139,16 @@ class NpuRandomStates(Callback):
     """
 
     def state_dict(self) -> dict[str, Any]:
+        """Returns the random state of this process's NPU."""
         return {DEVICE_TYPE: _npu().get_rng_state()}
 
     def load_state_dict(self, state_dict: Mapping[str, Any]) -> None:
+        """Restores the random state of this process's NPU."""
         _npu().set_rng_state(state_dict[DEVICE_TYPE].cpu())
 
 
 def memory_line() -> str:
-    """The most memory that tensors have taken on this process's NPU, and what it has: GiB."""
+    """Returns the most memory that tensors have taken on this process's NPU, and its size: GiB."""
     used, (_, total) = _npu().max_memory_allocated(), _npu().mem_get_info()
     return f"{used / 2**30:.1f}/{total / 2**30:.0f} GiB"
 

@@ -77,12 +77,12 @@ class Objective:
     def losses(
         self, batch: Batch, chunks: tuple[int | None, int | None], ctc_only: bool
     ) -> Losses[Tensor]:
-        """The losses of a batch, reduced as `loss.reduction` says.
+        """Computes the losses of a batch, reduced as `loss.reduction` says.
 
         Args:
             batch: with at least one utterance.
             chunks: encoder frames in a chunk, and chunks of the past; both None: full context.
-            ctc_only: CTC trains alone.
+            ctc_only: whether only CTC is trained.
         """
         encoded, lengths = self._encode(batch, chunks)
         ctc_log_probs = self.model.ctc_log_probs(encoded)
@@ -114,7 +114,7 @@ class Objective:
 
     @torch.no_grad()
     def saved_batch(self, batch: Batch, chunks: tuple[int | None, int | None]) -> SavedBatch:
-        """The call of the RNN-T loss that `losses` makes of a batch, with the same random draws.
+        """Returns the call of the RNN-T loss that `losses` makes, with the same random draws.
 
         Args:
             batch, chunks: as for `losses`.
@@ -172,10 +172,11 @@ class Objective:
         return encoded, self.model.encoder_lengths(batch.feature_lengths.cpu())
 
     def total(self, losses: Losses[Number], rnnt_steps: int | None = None) -> Number:
-        """What is minimised: RNN-T + `loss.ctc_weight` CTC + `distillation.weight` divergence.
+        """Computes the minimised sum.
 
-        While CTC trains alone it is the CTC loss, unweighted. With a simple joiner its loss is
-        added, and both have the weights of their warm-up.
+        It is RNN-T + `loss.ctc_weight` CTC + `distillation.weight` divergence. While only CTC is
+        trained it is the CTC loss, unweighted. With a simple joiner its loss is added, and both
+        have the weights of their warm-up.
 
         Args:
             losses: of a batch or a step.

@@ -14,7 +14,7 @@ from asr_ascend.config.train_options import OptimizerOptions
 
 
 def frozen_modules(model: nn.Module, names: Sequence[str] | None) -> list[nn.Module]:
-    """Takes the gradient of modules away; they must be kept in evaluation mode, too.
+    """Freezes modules and returns them; they must also be kept in evaluation mode.
 
     Args:
         model: the transducer.
@@ -24,7 +24,7 @@ def frozen_modules(model: nn.Module, names: Sequence[str] | None) -> list[nn.Mod
         The modules of these names.
 
     Raises:
-        ConfigError: a name that the model doesn't have, or nothing left to train.
+        ConfigError: the model has no module of a name, or nothing is left to train.
     """
     modules = [_module(model, name, "trainer.freeze") for name in names or ()]
     for module in modules:
@@ -37,16 +37,16 @@ def frozen_modules(model: nn.Module, names: Sequence[str] | None) -> list[nn.Mod
 def build_optimizer(
     model: nn.Module, options: OptimizerOptions, total_steps: int, fused: bool
 ) -> tuple[torch.optim.Optimizer, torch.optim.lr_scheduler.LRScheduler]:
-    """AdamW over the trainable parameters, and the schedule of its rates by optimiser step.
+    """Builds AdamW over the trainable parameters, and the schedule of its rates by step.
 
     Args:
-        model: the transducer, its frozen modules already so.
+        model: the transducer, in which modules are already frozen.
         options: rates and their schedule.
         total_steps: optimiser steps of the whole training.
-        fused: takes torch's fused implementation.
+        fused: whether to use torch's fused implementation.
 
     Raises:
-        ConfigError: as `parameter_groups`.
+        ConfigError: the model has no module of a name in `lr_factors`.
     """
     optimizer = torch.optim.AdamW(
         parameter_groups(model, options),
@@ -63,12 +63,13 @@ def build_optimizer(
 
 
 def parameter_groups(model: nn.Module, options: OptimizerOptions) -> list[dict[str, Any]]:
-    """Trainable parameters by rate, for an optimiser; frozen ones are in no group.
+    """Groups the trainable parameters by rate, for an optimiser; frozen ones are left out.
 
-    The rate of a parameter is `lr` times the factor of the longest name in `lr_factors` that it
-    belongs to, times `layer_decay` once for each layer above it and once for the top of the
-    encoder: encoder layer i of L gets layer_decay^(L - i), what is below the first layer
-    layer_decay^(L + 1), and what is outside the encoder or above its layers 1.
+    The rate of a parameter is `lr` times two factors. The first is that of the longest name in
+    `lr_factors` that it belongs to. The second is `layer_decay`, once for each layer above it and
+    once for the top of the encoder. So encoder layer i of L gets layer_decay^(L - i), and
+    parameters below the first layer get layer_decay^(L + 1). Parameters outside the encoder or
+    above its layers get 1.
 
     Args:
         model: the transducer.
@@ -78,7 +79,7 @@ def parameter_groups(model: nn.Module, options: OptimizerOptions) -> list[dict[s
         Groups with `params` and `lr`, those of the full rate first.
 
     Raises:
-        ConfigError: a name that the model doesn't have.
+        ConfigError: the model has no module of a name in `lr_factors`.
 
     Source: Clark et al. 2020, "ELECTRA", appendix A (layer-wise learning rate decay).
     """
@@ -100,10 +101,10 @@ def parameter_groups(model: nn.Module, options: OptimizerOptions) -> list[dict[s
 
 
 def describe_training(model: nn.Module, options: OptimizerOptions) -> str:
-    """What is frozen and at what rates the rest learns, as a sentence; "" where all is as usual.
+    """Returns a sentence with what is frozen and the rates of the rest; "" for no difference.
 
     Args:
-        model: the transducer, its frozen modules already so.
+        model: the transducer, in which modules are already frozen.
         options: as for `parameter_groups`.
     """
     total = sum(parameter.numel() for parameter in model.parameters())
@@ -119,7 +120,9 @@ def describe_training(model: nn.Module, options: OptimizerOptions) -> str:
 def learning_rate_factor(
     step: int, total_steps: int, warmup_steps: int, cosine_last: float, final_ratio: float
 ) -> float:
-    """Factor of the base rate: linear warm-up, level, cosine over the last share of the steps.
+    """Returns the factor of the base rate.
+
+    It has a linear warm-up, a level, and a cosine over the last share of the steps.
 
     Args:
         step: optimiser steps done so far, from 0.

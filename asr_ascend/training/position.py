@@ -6,11 +6,11 @@ from typing import Any
 
 
 def set_position(fit_loop: dict[str, Any]) -> None:
-    """Makes Lightning's saved progress agree with the loader's, which is what was heard.
+    """Makes Lightning's saved progress agree with the loader's, which is what was used.
 
-    The two disagree in two cases. As training ends, Lightning counts the epoch as finished,
-    whatever is left of it; and a run that resumed at the end of an epoch doesn't count the next
-    one as begun. In both cases a run that went on would begin a later epoch than an unbroken run.
+    The two disagree in two cases. As training ends, Lightning counts the epoch as finished, even
+    where a part of it is left. And a run that resumed at the end of an epoch doesn't count the next
+    one as begun. In both cases a resumed run would begin a later epoch than an unbroken run.
 
     Args:
         fit_loop: the part of a checkpoint that Lightning's loop of epochs saved; changed in place.

@@ -39,39 +39,49 @@ class RanksStrategy(DDPStrategy):
         self.timeout_seconds = timeout_seconds
 
     def setup_distributed(self) -> None:
+        """Starts the process group, as Lightning does."""
         with self.waiting("all ranks to start"):
             super().setup_distributed()
 
     def configure_ddp(self) -> None:
+        """Wraps the model for DDP, as Lightning does."""
         with self.waiting("the weights that rank 0 starts from"):
             super().configure_ddp()
 
     def backward(self, *args: Any, **kwargs: Any) -> Tensor:
+        """Computes the gradients and sums them over the ranks, as Lightning does."""
         with self.waiting("the sum of the gradients"):
             return super().backward(*args, **kwargs)
 
     def barrier(self, name: str | None = None) -> None:
+        """Waits for all ranks, as Lightning does."""
         with self.waiting(f"the barrier {name}" if name else "a barrier"):
             super().barrier()
 
     def broadcast(self, obj: Any, src: int = 0) -> Any:
+        """Sends an object from rank `src` to all ranks, as Lightning does."""
         with self.waiting(f"what rank {src} sends"):
             return super().broadcast(obj, src)
 
     def all_gather(self, tensor: Tensor, group: Any = None, sync_grads: bool = False) -> Tensor:
+        """Gathers a tensor from all ranks, as Lightning does."""
         with self.waiting("what all ranks send"):
             return super().all_gather(tensor, group, sync_grads)
 
     def reduce(self, tensor: Any, group: Any = None, reduce_op: Any = "mean") -> Any:
+        """Reduces a tensor over the ranks, as Lightning does."""
         with self.waiting("a sum over the ranks"):
             return super().reduce(tensor, group, reduce_op)
 
     @contextmanager
     def waiting(self, what: str) -> Iterator[None]:
-        """Context of a wait for other ranks.
+        """Turns a time-out of torch within a `with` block into one sentence.
+
+        Args:
+            what: what the rank waits for, as the sentence says it.
 
         Raises:
-            RankTimeoutError: for whatever error of torch says that the time is up.
+            RankTimeoutError: torch raised an error that says that the time is up.
         """
         try:
             yield
@@ -99,6 +109,7 @@ class NpuRanksStrategy(RanksStrategy):
         super().__init__(timeout_seconds, process_group_backend=HCCL, **kwargs)
 
     def setup_distributed(self) -> None:
+        """Starts the process group over HCCL with the time-out of the run."""
         # HCCL's own limit of a wait within a collective, in seconds (0: none); 1836 by default.
         # hiascend.com, CANN commercial 8.5.0, environment variables, HCCL_EXEC_TIMEOUT.
         os.environ.setdefault("HCCL_EXEC_TIMEOUT", str(self.timeout_seconds))
@@ -108,11 +119,14 @@ class NpuRanksStrategy(RanksStrategy):
             atexit.register(_destroy_dist_connection)
 
     def determine_ddp_device_ids(self) -> None:
-        """None: the module is on one device already, and no stream of CUDA is opened."""
+        """Returns None: the module is on one device already, and no CUDA stream is opened."""
         return None
 
     def reduce(self, tensor: Any, group: Any = None, reduce_op: Any = "mean") -> Any:
-        """As Lightning's, without its barrier, for which the host would wait at every step."""
+        """Reduces a tensor over the ranks without Lightning's barrier.
+
+        For the barrier the host would wait at every step.
+        """
         if not isinstance(tensor, Tensor) or self.world_size == 1:
             return tensor
         mean = reduce_op in ("mean", "avg")

@@ -27,11 +27,15 @@ class Restoring(Callback):
         self.path = path
 
     def on_train_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
+        """Forgets the checkpoint: training has taken up what it holds."""
         self.path = None
 
     @contextmanager
     def problems(self) -> Iterator[None]:
-        """Context in which a checkpoint that doesn't fit the training is a CheckpointError."""
+        """Turns errors of a checkpoint that doesn't fit the training into a `CheckpointError`.
+
+        It is the context of a `with` block.
+        """
         try:
             yield
         except _OWN:

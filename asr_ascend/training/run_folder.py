@@ -56,10 +56,10 @@ class RunFolder:
 
     @contextmanager
     def locked(self) -> Iterator[None]:
-        """Context in which no other process trains here.
+        """Locks the folder within a `with` block, so that no other process trains there.
 
         Raises:
-            ConfigError: another one does, or the folder can't be written to.
+            ConfigError: another process trains there, or the folder can't be written to.
         """
         if fault := folder_fault(self.path, for_tensorboard=True):
             raise ConfigError(f"`output_dir` must be a folder, but {fault}.")
@@ -93,12 +93,12 @@ class RunFolder:
         return bool(self.record.get("finished")) or any(checkpoints)
 
     def warn_of_sources(self, say: Callable[[str], None]) -> None:
-        """Says where the run in the folder was trained by other sources."""
+        """Warns where the run in the folder was trained by other sources."""
         if self.old.sources not in ("", self.identity.sources):
             say(f"The sources of asr_ascend have changed since the run in {self.path} began.")
 
     def resume_from(self, say: Callable[[str], None]) -> str | None:
-        """Checkpoint to go on from, checked; None for a fresh start.
+        """Returns the checkpoint to go on from, checked; None for a fresh start.
 
         Args:
             say: takes the sentences that a user should read.
@@ -165,6 +165,7 @@ class RunFolder:
             )
 
     def is_own(self, path: str) -> bool:
+        """Returns whether a checkpoint lies in this run's folder of checkpoints."""
         return Path(path).expanduser().resolve().parent == self.last.parent.resolve()
 
     def _check_resumable(self, path: str) -> None:
@@ -233,6 +234,7 @@ class RunRecord(Callback):
         self.fresh = fresh
 
     def setup(self, trainer: Trainer, pl_module: LightningModule, stage: str) -> None:
+        """Writes config.json and run.json; a fresh start first removes an old run's files."""
         if not trainer.is_global_zero:
             return
         if self.fresh and self.folder.holds_run:
@@ -243,7 +245,7 @@ class RunRecord(Callback):
         self._write({"finished": False})
 
     def finish(self, trainer: Trainer, seconds: float) -> None:
-        """Says in run.json that the run has ended, after so many seconds."""
+        """Writes in run.json that the run has ended, after `seconds`."""
         if trainer.is_global_zero:
             took = {"steps": trainer.global_step, "seconds": round(seconds, 1)}
             self._write({"finished": True, **took})

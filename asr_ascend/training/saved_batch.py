@@ -67,7 +67,7 @@ class SavedBatch:
     about: dict[str, Any] = field(default_factory=dict)
 
     def loss_arguments(self) -> dict[str, Any]:
-        """Keyword arguments of `rnnt_loss` and `rnnt_loss_and_grad`, all but the logits."""
+        """Returns the arguments of `rnnt_loss` and `rnnt_loss_and_grad`, except the logits."""
         names = ("targets", "logit_lengths", "target_lengths", "blank", "clamp")
         more = ("fused_log_softmax", "fastemit_lambda", "delay_penalty")
         limits = ("emission_windows", "band")
@@ -115,7 +115,7 @@ def read_saved_batch(path: str | os.PathLike[str]) -> SavedBatch:
 
 
 def statistics_of(value: Tensor) -> dict[str, float | int]:
-    """Least, greatest and mean of the finite elements, and how many are not finite.
+    """Computes least, greatest and mean of the finite elements, and counts the others.
 
     Args:
         value: floats of any shape.
@@ -133,7 +133,7 @@ def statistics_of(value: Tensor) -> dict[str, float | int]:
 
 
 def joined_statistics(parts: Sequence[dict[str, float | int]]) -> dict[str, float | int]:
-    """Statistics of a tensor from those of its parts.
+    """Joins the statistics of a tensor's parts into those of the tensor.
 
     Args:
         parts: from `statistics_of`.

@@ -50,12 +50,15 @@ class Checkpoints(Callback):
         self.saved_step = -1
 
     def state_dict(self) -> dict[str, Any]:
+        """Returns CER and file name of the best checkpoints."""
         return {"best": [[cer, name] for cer, name in self.best]}
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
+        """Restores what `state_dict` returned."""
         self.best = [(float(cer), str(name)) for cer, name in state_dict["best"]]
 
     def on_train_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
+        """Removes half-written files of a run that was killed."""
         self.saved_step = trainer.global_step
         if not trainer.is_global_zero:
             return
@@ -66,12 +69,14 @@ class Checkpoints(Callback):
     def on_train_batch_end(
         self, trainer: Trainer, pl_module: LightningModule, outputs: Any, batch: Any, batch_idx: int
     ) -> None:
+        """Writes last.ckpt where it is due, unless the step ends with a validation."""
         step = trainer.global_step
         due = step % self.every_steps == 0 or ends_training(trainer)
         if due and not self.validates(trainer):
             self.save_last(trainer, pl_module)
 
     def on_validation_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
+        """Writes a best checkpoint if the CER is among the best, then last.ckpt."""
         self.nonfinite.check_weights(trainer, pl_module)
         cer = float(trainer.callback_metrics["valid_cer"])
         entry = (cer, f"best-step{trainer.global_step:06d}-cer{100 * cer:.2f}.ckpt")
@@ -88,6 +93,7 @@ class Checkpoints(Callback):
         self.save_last(trainer, pl_module)
 
     def on_train_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
+        """Writes average.ckpt, the mean of the best checkpoints."""
         if trainer.is_global_zero and self.averaged:
             contents = average_checkpoints(self.averaged)
             AtomicCheckpointIO().save_checkpoint(contents, self.folder / "average.ckpt")
@@ -99,7 +105,7 @@ class Checkpoints(Callback):
         return [path for path in paths if path.is_file()]
 
     def validates(self, trainer: Trainer) -> bool:
-        """Whether the step that ends now ends with a validation."""
+        """Returns whether the current step ends with a validation."""
         return trainer.enable_validation and trainer.global_step % self.val_every_steps == 0
 
     def save_last(self, trainer: Trainer, pl_module: LightningModule) -> None:
@@ -112,7 +118,7 @@ class Checkpoints(Callback):
 
 
 def ends_training(trainer: Trainer) -> bool:
-    """Whether no batch comes after this one."""
+    """Returns whether no batch comes after this one."""
     last_epoch = trainer.is_last_batch and trainer.current_epoch + 1 == trainer.max_epochs
     return last_epoch or trainer.global_step == trainer.max_steps
 
@@ -133,12 +139,14 @@ class ValidationSteps(Callback):
         self.last_step = 0
 
     def on_train_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
+        """Sets whether the first step is due for a validation."""
         self.last_step = 0  # where a run resumes after a validation, it counts as due, and as done
         self._set_due(trainer)
 
     def on_train_batch_end(
         self, trainer: Trainer, pl_module: LightningModule, outputs: Any, batch: Any, batch_idx: int
     ) -> None:
+        """Sets whether the next step is due for a validation."""
         self._set_due(trainer)
 
     def _set_due(self, trainer: Trainer) -> None:
@@ -174,16 +182,20 @@ class EarlyStopping(Callback):
         return self.waited >= self.patience
 
     def state_dict(self) -> dict[str, Any]:
+        """Returns the best CER and the validations since then."""
         return {"best": self.best, "waited": self.waited}
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
+        """Restores what `state_dict` returned."""
         self.best, self.waited = float(state_dict["best"]), int(state_dict["waited"])
 
     def on_train_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
+        """Ends a resumed training that had already been stopped."""
         # Killed between the last validation's checkpoint and the end.
         trainer.should_stop = trainer.should_stop or self.stopped
 
     def on_validation_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
+        """Compares the CER with the best, and ends the training after too many worse ones."""
         cer = float(trainer.callback_metrics["valid_cer"])
         if math.isnan(cer):
             return
@@ -194,7 +206,7 @@ class EarlyStopping(Callback):
         trainer.should_stop = trainer.should_stop or self.stopped
 
     def describe(self) -> str:
-        """Why training ended."""
+        """Returns a sentence that says why training ended."""
         return (
             f"The validation CER has not fallen below {100 * self.best:.2f}% for {self.waited} "
             "validations: training ends early."

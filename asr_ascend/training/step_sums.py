@@ -75,7 +75,7 @@ class StepSums:
         self.batches.append(StepBatch(batch_idx, batch, values))
 
     def on_device(self, device: torch.device, asked_to_end: bool) -> Tensor:
-        """The sums of this rank: the fields of `StepTotals` but for the last, in their order."""
+        """Returns this rank's sums: the fields of `StepTotals` except the last, in their order."""
         dtype = _wide(device)
         counts = torch.tensor([*self.counts, float(asked_to_end)], dtype=dtype)
         given = [item.losses for item in self.batches if item.losses is not None]
@@ -86,7 +86,7 @@ class StepSums:
 
 
 def totals(values: Tensor, grad_norm: Tensor) -> StepTotals:
-    """The totals on the host: the one copy of a step.
+    """Copies the totals to the host: the one copy of a step.
 
     Args:
         values: from `StepSums.on_device`, added up over the ranks.

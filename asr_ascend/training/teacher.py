@@ -35,7 +35,7 @@ class Teacher:
 
     @torch.no_grad()
     def log_probs(self, batch: Batch, band: Tensor | None = None) -> Tensor:
-        """(N, 3) log-probabilities of blank, label and the rest at the cells of the lattices.
+        """Returns log-probabilities (N, 3) of blank, label and the rest at the lattices' cells.
 
         Args:
             batch: with at least one utterance.
@@ -56,7 +56,7 @@ def load_teacher(
     sample_rate_hz: int,
     block_bytes: int,
 ) -> Teacher:
-    """The teacher of a checkpoint, checked against the student.
+    """Loads the teacher of a checkpoint and checks it against the student.
 
     Args:
         path: a checkpoint of this package.
@@ -66,7 +66,7 @@ def load_teacher(
         block_bytes: as for `Teacher`.
 
     Raises:
-        CheckpointError: no checkpoint that can be read.
+        CheckpointError: the checkpoint can't be read.
         ConfigError: a teacher with other tokens, another blank or other features than the
             student, or without full context.
     """

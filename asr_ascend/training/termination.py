@@ -33,6 +33,7 @@ class Termination(Callback):
         self.last_step = -1
 
     def on_train_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
+        """Starts to listen for SIGTERM."""
         self.last_step = trainer.global_step
         self.module: Any = pl_module
         # Lightning's own answer, which it takes away at the end, saves nothing and ends with 0.
@@ -42,6 +43,7 @@ class Termination(Callback):
     def on_train_batch_end(
         self, trainer: Trainer, pl_module: LightningModule, outputs: Any, batch: Any, batch_idx: int
     ) -> None:
+        """Ends the training after the step, if SIGTERM came and no validation follows."""
         if trainer.global_step != self.last_step and not self.checkpoints.validates(trainer):
             # The sums of a step hold who was asked when it began to end: no wait of its own.
             several: Any = trainer.world_size > 1
@@ -50,6 +52,7 @@ class Termination(Callback):
         self.last_step = trainer.global_step
 
     def on_validation_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
+        """Ends the training after the validation, if SIGTERM came."""
         asked = trainer.strategy.reduce_boolean_decision(self.asked, all=False)
         self._end(trainer, pl_module, asked)
 

@@ -30,7 +30,7 @@ def set_threads(num_threads: int | None, accelerator: str, model: nn.Module) -> 
         num_threads: `trainer.num_threads`. None: one for a model of fewer than 5 million
             parameters, and torch's own choice for a larger one or another accelerator.
         accelerator: `trainer.accelerator`.
-        model: that is trained.
+        model: what is trained.
     """
     size = sum(parameter.numel() for parameter in model.parameters())
     if num_threads is None and accelerator == "cpu" and size < _PARAMETERS_WORTH_THREADS:
@@ -41,10 +41,11 @@ def set_threads(num_threads: int | None, accelerator: str, model: nn.Module) -> 
 
 @contextlib.contextmanager
 def denormals_are_zero() -> Iterator[None]:
-    """Context in which numbers below 1e-38 count as 0 on a CPU: with them, sums take far longer.
+    """Makes a CPU treat numbers below 1e-38 as 0 within a `with` block.
 
-    Gradients of what is nearly certain, and AdamW's averages of them, are full of such numbers. A
-    training step takes 7% less of a core's time without (demo, AVX-512, December 2026).
+    Sums take far longer with such numbers. Gradients of what is nearly certain, and AdamW's
+    averages of them, are full of them. A training step takes 7% less of a core's time without
+    (demo, AVX-512, December 2026).
     """
     torch.set_flush_denormal(True)  # False where the CPU can't: nothing is lost
     try:
@@ -54,9 +55,9 @@ def denormals_are_zero() -> Iterator[None]:
 
 
 def time_of_work(threads: int, dim: int) -> tuple[float, float]:
-    """Seconds that a feed-forward module takes on `threads` threads, and on one.
+    """Measures the seconds that a feed-forward module takes on `threads` threads, and on one.
 
-    Both are medians of runs in turn, so that what else the machine does counts for both.
+    Both are medians of alternating runs, so that other load on the machine affects both.
 
     Args:
         threads: at least 2.
@@ -108,6 +109,7 @@ class ThreadWatch(Callback):
         self._left_out = 0
 
     def on_train_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
+        """Compares the threads once, if training runs on several CPU threads."""
         self.watching = torch.get_num_threads() > 1 and pl_module.device.type == "cpu"
         self._first, self._seconds, self._left_out = None, [], 0
         if self.watching:
@@ -116,11 +118,13 @@ class ThreadWatch(Callback):
     def on_train_batch_start(
         self, trainer: Trainer, pl_module: LightningModule, batch: Any, batch_idx: int
     ) -> None:
+        """Starts the clock of a step."""
         self._started = self.clock()
 
     def on_train_batch_end(
         self, trainer: Trainer, pl_module: LightningModule, outputs: Any, batch: Any, batch_idx: int
     ) -> None:
+        """Compares the threads again where steps have become slower."""
         if not self.watching:
             return
         if self._left_out < _FIRST_STEPS_LEFT_OUT:

@@ -25,11 +25,17 @@ class UnheardSteps(Callback):
         self.in_a_row = 0
 
     def on_train_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
+        """Sets the step from which steps are counted."""
         self.last_step = trainer.global_step
 
     def on_train_batch_end(
         self, trainer: Trainer, pl_module: LightningModule, outputs: Any, batch: Any, batch_idx: int
     ) -> None:
+        """Counts steps in a row in which no utterance could be used.
+
+        Raises:
+            UnheardError: there were too many.
+        """
         if trainer.global_step == self.last_step:
             return
         self.last_step = trainer.global_step

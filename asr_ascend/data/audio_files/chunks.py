@@ -41,7 +41,9 @@ class Sound:
         return self.stated >= _PLACEHOLDER
 
     def fault(self) -> tuple[str | None, bool]:
-        """A sentence if the header's size is wrong, and whether all that was recorded is there."""
+        """Returns a sentence if the header's size is wrong, and whether all of the recording is
+        there.
+        """
         if self.stated == 0 and self.there > 0:
             return (
                 f"its header states no sound, but {self._found()} follow; all of it is read",
@@ -58,7 +60,7 @@ class Sound:
         return f"its header states {stated}, but it has {found}", False
 
     def uncounted(self) -> str | None:
-        """A sentence if a second of sound or more follows on what the header counts."""
+        """Returns a sentence if at least one second of sound follows what the header counts."""
         rest = self.there - self.stated
         if not self.bytes_per_second or rest < _WORTH_TELLING_SECONDS * self.bytes_per_second:
             return None
@@ -79,7 +81,10 @@ class Sound:
 
 
 def chunks(content: Content, place: int, size_format: str) -> Iterator[tuple[bytes, int, int]]:
-    """Name, place of the first byte and size of each chunk, as long as they can be followed."""
+    """Yields name, place of the first byte and size in bytes of each chunk.
+
+    Stops where the next chunk's header lies beyond the end, or a size is negative.
+    """
     width = struct.calcsize(size_format)
     while place + 4 + width <= len(content):
         size = int(struct.unpack(size_format, content[place + 4 : place + 4 + width])[0])
@@ -91,7 +96,7 @@ def chunks(content: Content, place: int, size_format: str) -> Iterator[tuple[byt
 
 
 def is_chunk(content: Content, place: int, size_format: str = "<I") -> bool:
-    """Whether what stands here can be a chunk: a name in letters and a size."""
+    """Returns whether the bytes at `place` can be a chunk: a printable name, a size that fits."""
     name, size = content[place : place + 4], content[place + 4 : place + 8]
     if len(size) < 4 or not all(0x20 <= byte < 0x7F for byte in name):
         return False

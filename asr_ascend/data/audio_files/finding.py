@@ -64,7 +64,9 @@ UNREAD = frozenset(
 
 
 def audio_endings() -> frozenset[str]:
-    """Endings, with their dots and in small letters, of all that this libsndfile reads."""
+    """Returns the endings, in small letters with their dots, of all files that this libsndfile
+    reads.
+    """
     formats = soundfile.available_formats()
     return frozenset(f".{ending}" for name in formats for ending in _ENDINGS.get(name, ()))
 
@@ -84,7 +86,9 @@ class Found:
     closed: list[OSError] = field(default_factory=list)
 
     def left_out(self) -> str | None:
-        """A sentence with the number of files of each other ending, None where there are none."""
+        """Returns a sentence with the number of files of each other ending, None where there are
+        none.
+        """
         if not self.others:
             return None
         named = [
@@ -101,11 +105,13 @@ class Found:
 
 
 def find_audio(folder: Path, passed_over: Callable[[Path], bool] = lambda path: False) -> Found:
-    """Audio files of a folder and all below it; hidden ones are passed over, links are followed.
+    """Finds the audio files of a folder and of all folders below it.
+
+    Hidden files and folders are left out. Links are followed.
 
     Args:
         folder: to search.
-        passed_over: says of a file with another ending that nothing need be said of it.
+        passed_over: returns whether a file with another ending need not be counted.
     """
     found = Found()
     endings = audio_endings()
@@ -122,6 +128,6 @@ def find_audio(folder: Path, passed_over: Callable[[Path], bool] = lambda path: 
 
 
 def _leads_up(parent: str, name: str) -> bool:
-    """Whether a folder is a link to one that it is in, where walking would go round."""
+    """Returns whether a folder links to a folder above it, which would make the walk endless."""
     path = Path(parent, name)
     return path.is_symlink() and Path(parent).resolve().is_relative_to(path.resolve())

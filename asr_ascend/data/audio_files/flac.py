@@ -11,7 +11,7 @@ _START = re.compile(rb"fLaC[\x00\x80]\x00\x00\x22")
 
 
 def flac_layout(content: Content) -> Layout:
-    """One part for each stream, none where there is only one."""
+    """Returns the layout of a FLAC file: one part for each stream, none where there is only one."""
     starts = [found.start() for found in _START.finditer(content)]
     if len(starts) < 2 or starts[0] != 0:
         return Layout()

@@ -9,7 +9,10 @@ from asr_ascend.data.audio_files.parts import Content, Layout, Part
 
 
 def w64_layout(content: Content) -> Layout:
-    """Layout of a Sony Wave64 file: chunks of 16 bytes of name and 8 of size, both counted."""
+    """Returns the layout of a Sony Wave64 file.
+
+    Its chunks begin with a name of 16 bytes and a size of 8, which counts both.
+    """
     place, per_second, per_frame = 40, 0.0, 0.0
     while place + 24 <= len(content):
         name = content[place : place + 4]
@@ -32,7 +35,7 @@ def w64_layout(content: Content) -> Layout:
 
 
 def aiff_layout(content: Content) -> Layout:
-    """Layout of an AIFF or AIFF-C file."""
+    """Returns the layout of an AIFF or AIFF-C file."""
     per_second = per_frame = 0.0
     for name, body, size in chunks(content, 12, ">I"):
         if name == b"COMM" and size >= 18:
@@ -58,7 +61,11 @@ def _extended(number: bytes) -> float:
 
 
 def caf_layout(content: Content) -> Layout:
-    """Layout of a Core Audio file; libsndfile refuses one whose sound goes beyond the end."""
+    """Returns the layout of a Core Audio file.
+
+    libsndfile refuses a file whose sound goes beyond the end, so the layout then has a mended
+    header.
+    """
     per_second = per_frame = 0.0
     for name, body, size in chunks(content, 8, ">q"):
         if name == b"desc" and len(content) >= body + 32:
@@ -80,12 +87,12 @@ def caf_layout(content: Content) -> Layout:
     return Layout()
 
 
-# Bits of a sample by AU's encodings; those of the others depend on what is said.
+# Bits of a sample by AU's encodings; those of the others vary with the sound.
 _AU_BITS = {1: 8, 2: 8, 3: 16, 4: 24, 5: 32, 6: 32, 7: 64, 23: 4, 25: 3, 26: 5, 27: 8}
 
 
 def au_layout(content: Content) -> Layout:
-    """Layout of an AU file, whose size is 2^32 - 1 where it isn't known."""
+    """Returns the layout of an AU file; a size of 2^32 - 1 means that it isn't known."""
     if len(content) < 24:
         return Layout()
     body, stated, encoding, rate_hz, channels = struct.unpack(">5I", content[4:24])
@@ -103,7 +110,7 @@ def au_layout(content: Content) -> Layout:
 
 
 def nist_layout(content: Content) -> Layout:
-    """Layout of a NIST Sphere file, whose header is text."""
+    """Returns the layout of a NIST Sphere file, whose header is text."""
     lines = content[:1024].decode("latin-1").split("\n")
     values = {words[0]: words[2] for line in lines if len(words := line.split()) == 3}
     try:
@@ -121,7 +128,10 @@ def nist_layout(content: Content) -> Layout:
 
 
 def voc_layout(content: Content) -> Layout:
-    """Layout of a Creative Voice file: blocks, each a kind and a size of 3 bytes."""
+    """Returns the layout of a Creative Voice file.
+
+    It consists of blocks, each with a kind of 1 byte and a size of 3 bytes.
+    """
     if len(content) < 26:
         return Layout()
     place = int(struct.unpack("<H", content[20:22])[0])

@@ -15,7 +15,7 @@ from asr_ascend.data.audio_files.parts import Layout
 
 
 def find_layout(path: Path) -> Layout:
-    """The layout of a file; of one that can't be followed it is empty, and reading tells more.
+    """Returns the layout of a file, empty for a file of an unknown kind.
 
     Raises:
         OSError: the file can't be opened.
@@ -54,6 +54,6 @@ def _kind(start: bytes) -> tuple[str, Callable[[mmap.mmap], Layout]] | None:
 
 
 def recognise(start: bytes) -> str | None:
-    """The kind of audio file that begins with `start` (16 bytes), or None."""
+    """Returns the kind of audio file that begins with `start` (16 bytes), or None."""
     kind = _kind(start)
     return None if kind is None else kind[0]

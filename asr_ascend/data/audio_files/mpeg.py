@@ -24,7 +24,7 @@ _KILOBITS = {
 _RATES_HZ = (44100, 48000, 32000)
 _INFO = (b"Xing", b"Info")
 _ID3V1 = 128
-_SYNC_FRAMES = 3  # so many in a row are frames and not bytes that look like one
+_SYNC_FRAMES = 3  # this many in a row are frames, and not bytes that look like one
 
 
 @dataclass(frozen=True)
@@ -62,13 +62,16 @@ class _Run:
 
 
 def is_frame(start: bytes) -> bool:
-    """Whether these bytes (four at least) begin with a frame of layer II or III."""
+    """Returns whether these bytes (four at least) begin with a frame of layer II or III."""
     frame = _frame_at(start, 0)
     return frame is not None and frame.stream[1] != 1
 
 
 def mpeg_layout(content: Content) -> Layout:
-    """Parts where mpg123 would not read all; sentences where frames are missing."""
+    """Returns the layout of an MPEG audio file.
+
+    It has parts where mpg123 would not read all, and sentences where frames are missing.
+    """
     runs, skipped, cut = _runs(content)
     if not runs:
         return Layout()
@@ -171,7 +174,10 @@ def _next_frame(content: Content, place: int) -> int | None:
 
 
 def in_sync(content: Content, place: int) -> bool:
-    """Whether some frames of one stream follow each other from here, or all until the end."""
+    """Returns whether three frames of one stream follow each other from `place` on.
+
+    Fewer are enough where the content or a tag ends them.
+    """
     first = _frame_at(content, place)
     frame = first
     for _ in range(_SYNC_FRAMES - 1):

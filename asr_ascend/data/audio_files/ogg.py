@@ -11,7 +11,7 @@ _FIRST_PAGE = 2
 
 
 def ogg_layout(content: Content) -> Layout:
-    """One part for each link of a chain, none where there is only one."""
+    """Returns the layout of an Ogg file: one part for each of several chained streams."""
     starts: list[int] = []
     skipped = 0
     truncated = None

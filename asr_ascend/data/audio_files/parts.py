@@ -57,20 +57,25 @@ class PartFile(io.RawIOBase):
         self._place = 0
 
     def readable(self) -> bool:
+        """Returns True: the part can be read."""
         return True
 
     def seekable(self) -> bool:
+        """Returns True: the part can be read from any place on."""
         return True
 
     def tell(self) -> int:
+        """Returns the place in bytes from the start of the part's head."""
         return self._place
 
     def seek(self, offset: int, whence: int = os.SEEK_SET) -> int:
+        """Moves to a place in bytes, as `io.IOBase.seek` does, and returns the new place."""
         base = {os.SEEK_SET: 0, os.SEEK_CUR: self._place, os.SEEK_END: self._size}[whence]
         self._place = max(0, base + offset)
         return self._place
 
     def readinto(self, buffer) -> int:  # type: ignore[no-untyped-def]
+        """Reads bytes into `buffer` and returns their number, 0 at the end."""
         view = memoryview(buffer).cast("B")
         data = self._bytes(min(len(view), max(0, self._size - self._place)))
         view[: len(data)] = data
@@ -78,6 +83,7 @@ class PartFile(io.RawIOBase):
         return len(data)
 
     def close(self) -> None:
+        """Closes the file."""
         self._file.close()
         super().close()
 
@@ -91,7 +97,9 @@ class PartFile(io.RawIOBase):
 
 
 def span(stated: float, found: float, rate: float | None, unit: str) -> tuple[str, str]:
-    """Two lengths in words that differ: in seconds, or where these would look alike in `unit`.
+    """Returns two lengths in words that differ: in seconds, or in `unit` if seconds look alike.
+
+    Returns two lengths in words that differ: in seconds, or in `unit` where seconds look alike.
 
     Args:
         stated, found: lengths in `unit`.

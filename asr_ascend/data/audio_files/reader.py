@@ -18,7 +18,7 @@ RATES_HZ = (4000, 384000)
 _UNKNOWN_FRAMES = 2**62
 _SKIPPED_AT_A_TIME = 2**16
 _SHORT_BLOCK = 256
-# Decoders of mp3 and Opus start with samples that they then leave out: a file may lack so many.
+# Decoders of mp3 and Opus start with samples that they then leave out: a file may lack this much.
 _TOLERANCE_SECONDS = 0.05
 
 
@@ -110,11 +110,11 @@ class AudioReader:
     def blocks(
         self, block_frames: int, offset: float = 0.0, duration: float | None = None
     ) -> Iterator[np.ndarray]:
-        """Samples (n, channels) float32, full scale at 1.
+        """Yields samples (n, channels) float32, full scale at 1.
 
         Args:
             block_frames: n of each block but the last, which may be shorter, but is never empty.
-            offset: seconds of the file to pass over.
+            offset: seconds at the start of the file to skip.
             duration: seconds to read, None for all; fewer where the file ends.
 
         Raises:
@@ -230,7 +230,7 @@ class AudioReader:
         self._shortfall = f"{pair[0]} are stated, but {pair[1]} come{why}"
 
     def _skip(self, part: Part | None, frames: int) -> None:
-        """Passes over samples of the file that is open, as many as it has."""
+        """Skips `frames` samples of the open file, or all that it has."""
         known = _known(self._file)
         if known is not None and frames < known:
             with suppress(soundfile.SoundFileError, RuntimeError):

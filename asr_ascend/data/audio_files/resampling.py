@@ -19,9 +19,9 @@ _OUTPUTS_AT_A_TIME = 2**14
 
 
 def resample(waveform: Tensor, from_hz: int, to_hz: int) -> Tensor:
-    """Waveform (samples,) at `to_hz`, ceil(samples * to_hz / from_hz) samples long.
+    """Resamples a waveform (samples,) to `to_hz`: ceil(samples * to_hz / from_hz) samples.
 
-    The same filter for all rates, in memory that doesn't depend on them.
+    All rates use the same filter. The memory that it takes doesn't depend on the rates.
     """
     if from_hz == to_hz or waveform.numel() == 0:
         return waveform
@@ -54,7 +54,7 @@ class StreamResampler:
         self.given = 0  # samples out
 
     def push(self, samples: Tensor, final: bool = False) -> Tensor:
-        """Samples that `samples` (n,) settles; with `final`, all that remain."""
+        """Returns the samples (m,) that `samples` (n,) settle; with `final`, all that remain."""
         if self.from_hz == self.to_hz:
             return samples
         self.pending = torch.cat([self.pending, samples])

@@ -9,7 +9,7 @@ from asr_ascend.data.audio_files.parts import Content, Layout, Part
 
 
 def wav_layout(content: Content) -> Layout:
-    """Layout of RIFF, RIFX and RF64 files, and of several joined in one."""
+    """Returns the layout of RIFF, RIFX and RF64 files, and of several joined in one file."""
     layouts: list[Layout] = []
     starts = [0]
     while (found := _wav_at(content, starts[-1])) is not None:

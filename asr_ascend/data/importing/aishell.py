@@ -12,13 +12,15 @@ _TRANSCRIPT = Path("transcript") / "aishell_transcript_v0.8.txt"
 
 
 def read_aishell(source: Path) -> dict[str, EntrySet]:
-    """Entries of AISHELL-1's three sets in order of speaker and file; the folder is the speaker.
+    """Reads AISHELL-1's three sets, each in order of speaker and file.
+
+    The folder of a recording names its speaker.
 
     Args:
         source: the folder `data_aishell` or the one above it.
 
     Raises:
-        SourceError: the layout is another, or the archives in it are still packed.
+        SourceError: the layout is not AISHELL-1's, or its archives are still packed.
     """
     root = source / "data_aishell" if (source / "data_aishell").is_dir() else source
     transcript = root / _TRANSCRIPT

@@ -37,11 +37,11 @@ class Checked:
     notes: list[str] = field(default_factory=list)
 
     def problems(self) -> list[Problem]:
-        """All of them, those of utterances first."""
+        """Returns all problems, those of utterances first."""
         return [found for several in self.flagged.values() for found in several] + self.left_out
 
     def sound(self) -> list[Utterance]:
-        """Utterances without a problem."""
+        """Returns the utterances without a problem."""
         return [u for number, u in enumerate(self.utterances) if number not in self.flagged]
 
 
@@ -54,10 +54,10 @@ def check_set(
 ) -> Checked:
     """Judges the entries of a set.
 
-    An utterance gets the duration that was measured, so that a wrong one doesn't reach training.
+    Each utterance gets the measured duration, so that a wrong one doesn't reach training.
 
     Args:
-        source: the entries, their texts as they are to be written.
+        source: the entries, with their texts as they will be written.
         facts: about the audio of each entry.
         unknown_characters: those of a text that the tokenizer doesn't know; None: not looked for.
         ignore: kinds of problems that are not looked for.

@@ -35,7 +35,9 @@ RENDERED = "audio"
 
 
 def read_source(options: argparse.Namespace) -> dict[str, EntrySet]:
-    """The sets of the source under the names of their manifests, texts as they are to be written.
+    """Reads the sets of the source, by the names of their manifests.
+
+    Texts are as they will be written.
 
     Raises:
         SourceError: the source can't be read.
@@ -65,7 +67,7 @@ def read_source(options: argparse.Namespace) -> dict[str, EntrySet]:
 
 
 def run(options: argparse.Namespace) -> int:
-    """Imports as the options say; returns the exit status.
+    """Imports as the options say, and returns the exit status.
 
     Raises:
         SourceError: the source, the tokenizer or the options don't fit.
@@ -139,7 +141,7 @@ def _with_spaces(entry: Entry, spaces: str) -> Entry:
 
 
 def _check_targets(names: Sequence[str], out: Path, options: argparse.Namespace) -> None:
-    """Refuses what could not be written in the end, before hours of inspection."""
+    """Refuses output that can't be written, before hours of inspection."""
     if len(names) > 1 and options.hold_out:
         listing = ", ".join(names)
         raise SourceError(f"--hold-out needs a source of one set, but there are {listing}.")
@@ -272,7 +274,7 @@ def _tell_undecided(options: argparse.Namespace, checked: Mapping[str, Checked])
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Command line; the exit status, which is 1 for problems without --fix."""
+    """Runs the command and returns its exit status: 1 for problems without --fix."""
     return run_command(
         lambda: run(parse(arguments)),
         (SourceError, InspectionError),

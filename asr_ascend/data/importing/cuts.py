@@ -47,15 +47,15 @@ class RenderedCut:
 def read_cuts(
     source: Path, rendered: Path, *, text_field: str = "text", root: Path | None = None
 ) -> dict[str, EntrySet]:
-    """Entries of a CutSet (.jsonl, .jsonl.gz, .json, .yaml) in its order.
+    """Reads a CutSet (.jsonl, .jsonl.gz, .json, .yaml) in its order.
 
-    A cut that is a span of a file refers to that file. Others (mixed, padded, transformed, one
-    channel of several, from memory or a URL) are rendered to wav files of their own.
+    A cut that is a span of a file refers to that file. Other cuts (mixed, padded, transformed, one
+    channel of several, from memory or a URL) are rendered to wav files.
 
     Args:
         source: the file.
         rendered: folder of the files to render.
-        text_field: "text" of the supervisions, or the name of a custom field of theirs; the texts
+        text_field: "text" of the supervisions, or the name of one of their custom fields; the texts
             of several supervisions are joined by spaces.
         root: what relative audio paths start from. None: the first of the working directory, the
             file's folder and the three above it below which the first recording exists.

@@ -1,4 +1,4 @@
-"""A folder of recordings, each with a text file of the same name beside it."""
+"""A folder of recordings, each with a text file of the same name next to it."""
 
 from __future__ import annotations
 
@@ -24,14 +24,14 @@ def read_folder(
     speaker_from_folder: bool = False,
     encoding: str = "utf-8",
 ) -> dict[str, EntrySet]:
-    """Entries of every recording below `source`, in order of their names.
+    """Reads every recording below `source`, in order of their names.
 
-    The id is the path below `source` without its suffix; lines of a text are joined by spaces.
+    The id is the path below `source` without its suffix. The lines of a text are joined by spaces.
 
     Args:
-        source: folder, searched at any depth; hidden files are passed over.
-        text_field: ending of the text files: "txt" for a.txt beside a.wav, "en.txt" for a.en.txt.
-        speaker_from_folder: the folder that a recording is in names its speaker.
+        source: folder, searched at any depth; hidden files are ignored.
+        text_field: ending of the text files: "txt" for a.txt next to a.wav, "en.txt" for a.en.txt.
+        speaker_from_folder: whether the folder that a recording is in names its speaker.
         encoding: of the texts.
 
     Raises:
@@ -78,7 +78,9 @@ def read_folder(
 
 
 def _recordings(folder: Path, text_field: str, found: EntrySet) -> list[Path]:
-    """Audio files of a folder; what else is there, texts aside, is noted in `found`."""
+    """Finds the audio files of a folder, and notes in `found` the files that are neither audio nor
+    text.
+    """
     files = find_audio(folder, passed_over=lambda path: path.name.endswith(f".{text_field}"))
     for error in files.closed:
         detail = f"the folder can't be read: {error.strerror}"

@@ -13,19 +13,19 @@ KEYS = ("id", "speaker", "text")
 def hold_out(
     utterances: Sequence[Utterance], shares: Mapping[str, float], rest: str, key: str = "id"
 ) -> dict[str, list[Utterance]]:
-    """The set `rest`, and beside it those held out.
+    """Splits utterances into the set `rest` and the sets that are held out.
 
-    Where an utterance goes follows from a hash of its key alone: more recordings later don't move
-    the ones that are there, and utterances of one key stay together.
+    A hash of an utterance's key decides its set. Utterances of one key stay together, and
+    recordings added later don't move the present ones.
 
     Args:
         utterances: to split; their order stays.
-        shares: part of the keys for each set held out, in (0, 1), below 1 together.
+        shares: share of the keys for each set held out, in (0, 1); their sum is below 1.
         rest: name of the set that gets the others.
         key: "id"; "speaker" or "text", so that no speaker or text is in two sets.
 
     Raises:
-        ValueError: a share out of range, a name used twice, or no speaker to go by.
+        ValueError: a share is out of range, a name is used twice, or an utterance lacks the key.
     """
     if key not in KEYS:
         raise ValueError(f"`key` must be one of {', '.join(KEYS)}, but is '{key}'.")

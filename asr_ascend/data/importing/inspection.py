@@ -41,7 +41,7 @@ class AudioFacts:
     faults: tuple[tuple[str, str], ...] = ()
 
     def readable(self) -> bool:
-        """Whether there was anything to measure."""
+        """Returns whether any audio could be measured."""
         return self.rate_hz > 0
 
 
@@ -92,7 +92,7 @@ def _inspect(reader: AudioReader, offset: float | None, duration: float | None) 
 def _duration_faults(
     offset: float | None, duration: float | None, seconds: float, ended: float | None
 ) -> list[tuple[str, str]]:
-    """Where a file of `seconds`, or with so many in its span, isn't as long as it is stated."""
+    """Returns a fault where the measured `seconds` differ from the stated duration."""
     if offset is None:
         if duration is None or abs(duration - seconds) <= TOLERANCE_SECONDS:
             return []

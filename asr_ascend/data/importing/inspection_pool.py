@@ -32,14 +32,14 @@ class InspectionError(RuntimeError):
 def inspect_all(
     entries: Sequence[Entry], notes: Path, workers: int, name: str = "recordings"
 ) -> list[AudioFacts]:
-    """Facts about each entry's audio, rendering it first where it must be.
+    """Measures each entry's audio, rendering it first where the source needs that.
 
-    What was found is noted at once, by the file's path, size and time of change. Another call with
-    the same notes reads only what is new or has changed since.
+    Results are noted at once by the file's path, size and time of change. Another call with the
+    same notes reads only files that are new or have changed.
 
     Args:
         entries: what to inspect.
-        notes: file of what is known, made if need be; only whole lines of it count.
+        notes: file of known results, created if missing; incomplete lines are ignored.
         workers: processes; no effect on the result.
         name: of what is inspected, shown with the progress.
 
@@ -111,7 +111,7 @@ def _inspect_entries(entries: Sequence[Entry]) -> Found:
 
 
 def _render(entry: Entry) -> AudioFacts | None:
-    """Makes the audio of an entry that has none; facts only if there is none to be had."""
+    """Renders the audio of an entry that has none; returns facts only where that fails."""
     if entry.render is None or entry.audio_path.is_file():
         return None
     try:
@@ -122,7 +122,7 @@ def _render(entry: Entry) -> AudioFacts | None:
 
 
 def _key(entry: Entry) -> str | None:
-    """What an entry's facts are noted under; None: they are not, being of this moment."""
+    """Returns the key under which an entry's facts are noted, or None where they can't be noted."""
     if not os.access(entry.audio_path, os.R_OK):
         return None  # leave to read it changes neither its size nor its time
     try:

@@ -32,7 +32,7 @@ class _Span:
 def read_kaldi(
     source: Path, *, text_field: str = "text", root: Path | None = None
 ) -> dict[str, EntrySet]:
-    """Entries of one data directory, or of every one in the folder `source`, in the files' order.
+    """Reads one data directory, or every one in the folder `source`, in the files' order.
 
     Args:
         source: a folder with wav.scp, or a folder of such folders (train, dev, test, ...).
@@ -104,9 +104,10 @@ def _read_recordings(listing: Path, root: Path | None, found: EntrySet) -> dict[
 
 
 def _file_of(value: str) -> str:
-    """The file that a line of wav.scp stands for; "" for a command that does more than decode one.
+    """Returns the file that a line of wav.scp names.
 
-    ``flac -c -d -s a.flac |`` and ``cat a.wav |`` give what libsndfile reads in the file itself.
+    Returns "" for a command that does more than decode a file. ``flac -c -d -s a.flac |`` and ``cat
+    a.wav |`` give what libsndfile reads in the file itself.
     """
     if not value.endswith("|"):
         return value

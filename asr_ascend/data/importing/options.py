@@ -68,7 +68,7 @@ examples:
 
 
 def parse(arguments: Sequence[str] | None = None) -> argparse.Namespace:
-    """The options; a wrong one ends the program with status 2."""
+    """Parses the options; a wrong one ends the program with status 2."""
     parser = CommandParser(
         prog="python -m asr_ascend.data.importing",
         description=textwrap.fill(_DESCRIPTION, 80),

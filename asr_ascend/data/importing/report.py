@@ -15,12 +15,12 @@ from asr_ascend.data.manifest import Utterance
 
 
 def describe(name: str, checked: Checked, show: int) -> str:
-    """Lines about a set: its size, then its problems by kind, the most frequent kind first.
+    """Returns lines about a set: its size, then its problems by kind, most frequent kind first.
 
     Args:
         name: of the set.
         checked: what was found.
-        show: problems listed of each kind.
+        show: how many problems of each kind to list.
     """
     rates = _frequencies({f"{rate} Hz": count for rate, count in checked.rates_hz.items()})
     parts = [size(checked.utterances, checked.num_entries), rates, _frequencies(checked.formats)]
@@ -40,7 +40,12 @@ def describe(name: str, checked: Checked, show: int) -> str:
 
 
 def size(utterances: Iterable[Utterance], count: int | None = None) -> str:
-    """ "12 utterances, 0.02 h, 31 different characters"; `count` replaces the first number."""
+    """Returns, for example, "12 utterances, 0.02 h, 31 different characters".
+
+    Args:
+        utterances: to describe.
+        count: replaces the first number; None: the number of `utterances`.
+    """
     listed = list(utterances)
     hours = sum(utterance.duration for utterance in listed) / 3600
     characters = len(set().union(*(utterance.text for utterance in listed)))
@@ -58,12 +63,12 @@ def as_json(
     fix: str | None,
     written: Mapping[str, int],
 ) -> dict[str, Any]:
-    """A set's report: every problem with what was done about it.
+    """Returns a set's report: every problem and what was done about it.
 
     Args:
         name: of the set.
         checked: what was found.
-        source: that was imported.
+        source: what was imported.
         kind: its format.
         fix: "drop", "keep" or None.
         written: utterances of each manifest that was written; empty if none was.
@@ -91,7 +96,7 @@ def as_json(
 
 
 def warn_kept(checked: Checked) -> str | None:
-    """What to warn of when a set keeps utterances with problems."""
+    """Returns a warning where a set keeps utterances with problems, None where it doesn't."""
     kinds = Counter(problem.kind for found in checked.flagged.values() for problem in found)
     if not kinds:
         return None
@@ -99,7 +104,7 @@ def warn_kept(checked: Checked) -> str | None:
 
 
 def count_left_out(checked: Checked) -> str | None:
-    """What to say of lines and recordings that no manifest can hold."""
+    """Returns how many lines and recordings no manifest can hold, as words; None for none."""
     kinds = Counter(p.kind for p in checked.left_out if p.kind in NEVER_WRITTEN)
     if not kinds:
         return None
@@ -116,6 +121,6 @@ def _frequencies(counts: Mapping[str, int], always: bool = False) -> str:
 
 
 def _shown(where: str) -> str:
-    """Paths below the working directory without it."""
+    """Returns a path relative to the working directory where it lies below that."""
     path = Path(where)
     return str(path.relative_to(Path.cwd())) if path.is_relative_to(Path.cwd()) else where

@@ -76,7 +76,9 @@ class EntrySet:
 
 
 def read_lines(path: Path, encoding: str = "utf-8") -> list[tuple[int, str]]:
-    """Numbered lines of a text file that are not blank, without their line ends.
+    """Returns the lines of a text file that are not blank, each with its number from 1.
+
+    Line ends are removed.
 
     Raises:
         SourceError: the file can't be read or is in another encoding.
@@ -87,7 +89,7 @@ def read_lines(path: Path, encoding: str = "utf-8") -> list[tuple[int, str]]:
 
 
 def read_text(path: Path, encoding: str = "utf-8") -> str:
-    """A text file without its byte order mark.
+    """Reads a text file without its byte order mark.
 
     Raises:
         SourceError: the file can't be read or is in another encoding.
@@ -105,13 +107,16 @@ def read_text(path: Path, encoding: str = "utf-8") -> str:
 
 
 def one_line(text: str) -> str:
-    """`text` with its lines, white space around them left out, joined by spaces."""
+    """Joins the lines of `text` by spaces, without white space around the lines."""
     lines = (line.strip() for line in text.split("\n"))
     return " ".join(line for line in lines if line)
 
 
 def is_unicode(text: str) -> bool:
-    """Whether UTF-8 can hold `text`: file names and JSON may have halves of characters."""
+    """Returns whether UTF-8 can hold `text`.
+
+    File names and JSON may have halves of characters (surrogates), which UTF-8 can't hold.
+    """
     try:
         text.encode("utf-8")
     except UnicodeEncodeError:
@@ -120,10 +125,10 @@ def is_unicode(text: str) -> bool:
 
 
 def audio_root(paths: Iterable[str], candidates: Sequence[Path]) -> Path:
-    """The first of `candidates` below which the first relative one of `paths` is a file.
+    """Returns the first of `candidates` below which the first relative one of `paths` is a file.
 
-    Corpora name their audio relative to the folder that some script was once started in. One
-    folder is chosen for all, so that names can't be mixed up; where none fits it is the first.
+    Corpora name their audio relative to the folder in which some script was started. One folder is
+    chosen for all names, so that they can't be mixed up. Where none fits, the first is returned.
     """
     relative = next((path for path in paths if path and not Path(path).is_absolute()), None)
     if relative is not None:
@@ -134,11 +139,11 @@ def audio_root(paths: Iterable[str], candidates: Sequence[Path]) -> Path:
 
 
 def adjust_spaces(text: str, spaces: str) -> str:
-    """Text without outer white space, and without more of it.
+    """Returns a text without outer white space and, where asked, without inner white space.
 
     Args:
         text: a transcript.
-        spaces: "keep" leaves the inner ones, "han" removes those beside a Chinese character (they
+        spaces: "keep" leaves the inner ones, "han" removes those next to a Chinese character (they
             separate words in corpora of Mandarin), "none" removes all.
     """
     if spaces == "none":

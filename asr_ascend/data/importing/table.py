@@ -61,12 +61,12 @@ def read_csv(
     root: Path | None = None,
     encoding: str = "utf-8",
 ) -> dict[str, EntrySet]:
-    """Entries of a table, or of every one in a folder, in the order of their rows.
+    """Reads a table, or every table in a folder, in the order of its rows.
 
     Args:
         source: a file, or a folder of files that end in .csv or, with a tab, in .tsv.
         delimiter: between columns. With a tab, quotes mean nothing.
-        header: names of the columns of a file that doesn't start with them.
+        header: names of the columns, for a file whose first row doesn't name them.
         columns: which column holds what.
         root: what relative paths start from. None: the first of the file's folder, `clips` in it,
             the folder above and the working directory below which the first file exists.
@@ -87,10 +87,10 @@ def read_csv(
 def read_jsonl(
     source: Path, *, columns: Columns | None = None, root: Path | None = None
 ) -> dict[str, EntrySet]:
-    """Entries of a JSONL file, or of every one in a folder, in the order of their lines.
+    """Reads a JSONL file, or every one in a folder, in the order of its lines.
 
-    Manifests of this package, of NeMo and WeNet's raw lists are such files. `token_start_ms` is
-    kept. Arguments and errors as `read_csv`.
+    Manifests of this package and of NeMo and WeNet's raw lists are such files. `token_start_ms` is
+    kept. Arguments and errors are those of `read_csv`.
     """
     sets: dict[str, EntrySet] = {}
     for path in _files(source, "jsonl"):
@@ -265,7 +265,7 @@ def _entry(values: Mapping[str, Any], base: Path, where: str) -> Entry:
 
 
 def _times(times: Any, text: str) -> tuple[float, ...] | None:
-    """Times of the characters, if that is what they are."""
+    """Returns the times of the characters, or None where the values are not such times."""
     if not isinstance(times, list) or len(times) != len(text):
         return None
     if not all(type(time) in (int, float) and 0 <= time < math.inf for time in times):

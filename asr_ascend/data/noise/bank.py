@@ -27,7 +27,7 @@ class NoiseSource(Protocol):
     """What training takes noise from."""
 
     def crop(self, num_samples: int, generator: torch.Generator) -> Tensor:
-        """(num_samples,) float32, a function of the generator's state alone."""
+        """Draws noise (num_samples,) float32, which depends only on the generator's state."""
 
 
 class NoiseBank:
@@ -67,9 +67,10 @@ class NoiseBank:
                 self.clips[number] = clip.to(torch.float16)
 
     def crop(self, num_samples: int, generator: torch.Generator) -> Tensor:
-        """(num_samples,) float32 of one clip from a random place on, repeated where too short.
+        """Draws (num_samples,) float32 of one clip from a random place on; a short clip is
+        repeated.
 
-        A crop that happens to be silent (between two impulses) is drawn again.
+        A silent crop (between two impulses) is drawn again.
         """
         for _ in range(100):
             clip = self.clips[integer(0, len(self.clips) - 1, generator)]
@@ -107,7 +108,7 @@ class StoredBank:
         self.clips: list[Record] = index["clips"]
 
     def crop(self, num_samples: int, generator: torch.Generator) -> Tensor:
-        """As `NoiseBank.crop`.
+        """Draws (num_samples,) float32 of one clip, as `NoiseBank.crop` does.
 
         Raises:
             NoiseError: a clip is missing or can't be read.
@@ -161,7 +162,10 @@ class WeightedBanks:
         self._bounds = list(itertools.accumulate(weight for _, weight in kept))
 
     def crop(self, num_samples: int, generator: torch.Generator) -> Tensor:
-        """As `NoiseBank.crop`; with one bank nothing is drawn to choose it."""
+        """Draws a bank, then (num_samples,) float32 of it, as `NoiseBank.crop` does.
+
+        A single bank is not drawn, so the crop gets the generator as it is.
+        """
         if len(self.banks) == 1:
             return self.banks[0].crop(num_samples, generator)
         place = uniform(0.0, self._bounds[-1], generator)
@@ -215,7 +219,7 @@ def make_noise_bank(
 
 
 def make_clip(folder: Path, job: dict[str, Any]) -> list[Record]:
-    """Writes one simulated clip of a bank; its record."""
+    """Writes one simulated clip of a bank and returns its record."""
     seed = stable_seed("stored noise", job["seed"], job["number"])
     generator = torch.Generator().manual_seed(seed)
     profiles = clip_kinds(job["profiles"], generator)

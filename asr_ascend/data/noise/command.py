@@ -35,7 +35,7 @@ _SPEECH_DBA = (75.0, 85.0)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Runs a command; the exit status."""
+    """Runs a command and returns its exit status."""
     return run_command(lambda: _run(arguments), (ValueError, RuntimeError))
 
 
@@ -93,7 +93,7 @@ def _check_show(options: argparse.Namespace) -> Tensor | None:
 
 
 def _show_speech(options: argparse.Namespace, folder: Path, speech: Tensor) -> None:
-    """Writes the speech alone and in the noise of all profiles together, at each SNR."""
+    """Writes the clean speech, and the speech in the noise of all profiles at each SNR."""
     rate_hz = options.sample_rate_hz
     generator = seeded_generator("show speech", options.seed)
     noise = equipment_noise(options.profiles, speech.numel(), rate_hz, generator, options.mains_hz)

@@ -61,7 +61,9 @@ def equipment_noise(
     generator: torch.Generator | int = 0,
     mains_hz: float = 50.0,
 ) -> Tensor:
-    """Sound pressure of several pieces of equipment on one mains, in an ambience of 35-45 dB(A).
+    """Simulates the sound pressure of several pieces of equipment on one mains.
+
+    An ambience of 35-45 dB(A) is added.
 
     Args:
         profiles: names in `EQUIPMENT`, each added at a level drawn from its range.
@@ -95,7 +97,11 @@ def equipment_noise(
 
 
 def check_profiles(profiles: Sequence[str]) -> None:
-    """Raises ValueError unless `profiles` names one or more profiles."""
+    """Checks that `profiles` names one or more profiles.
+
+    Raises:
+        ValueError: it is empty, a string, or names an unknown profile.
+    """
     unknown = isinstance(profiles, str) or [name for name in profiles if name not in EQUIPMENT]
     if unknown or not profiles:
         raise ValueError(
@@ -114,9 +120,9 @@ def _profile(level_dba: _Range, steady: bool = True) -> Callable[[_Maker], _Make
 
 @_profile(level_dba=(60.0, 80.0))
 def oil_transformer(mains: Mains, generator: torch.Generator) -> Tensor:
-    """Core hum of an oil-immersed power transformer: 2f and its harmonics, falling; f is weak.
+    """Simulates an oil-immersed transformer's core hum: 2f and its harmonics, falling; f is weak.
 
-    Magnetostriction moves the core twice a cycle, not quite sinusoidally. Levels of 60-80 dB(A)
+    Magnetostriction moves the core twice a cycle, not quite sinusoidally. Levels are 60-80 dB(A)
     near the tank.
 
     Source: Gordon 1978; design code 4.2.1; levels IEC 60076-10 and IEEE C57.136-2000.
@@ -128,10 +134,10 @@ def oil_transformer(mains: Mains, generator: torch.Generator) -> Tensor:
 
 @_profile(level_dba=(80.0, 90.0))
 def converter_transformer(mains: Mains, generator: torch.Generator) -> Tensor:
-    """Hum of a converter transformer: 100 to 500 Hz alike strong, harmonics of the load above.
+    """Simulates a converter transformer: 100-500 Hz about equally strong, load harmonics above.
 
-    A twelve-pulse converter draws currents of order 11 and 13; with the fundamental they pull the
-    windings at 10f, 12f and 14f. Levels of 80-90 dB(A) near the tank.
+    A twelve-pulse converter draws currents of order 11 and 13. With the fundamental they pull the
+    windings at 10f, 12f and 14f. Levels are 80-90 dB(A) near the tank.
 
     Source: design code 4.2.1 (100-500 Hz, levels); IEC/TS 61973:2012 (load currents).
     """
@@ -143,10 +149,10 @@ def converter_transformer(mains: Mains, generator: torch.Generator) -> Tensor:
 
 @_profile(level_dba=(65.0, 85.0))
 def filter_reactor(mains: Mains, generator: torch.Generator) -> Tensor:
-    """Air-core reactor of a harmonic filter: tones at (h-1)f, 2f and (h+1)f up to 1300 Hz.
+    """Simulates an air-core reactor of a harmonic filter: (h-1)f, 2f and (h+1)f up to 1300 Hz.
 
-    The force on a winding goes with the current squared, so a filter of order h = 11/13 sounds at
-    10f, 12f and 14f, one of order 23/25 at 22f, 24f and 26f.
+    The force on a winding grows with the current squared. So a filter of order h = 11/13 sounds at
+    10f, 12f and 14f, and one of order 23/25 at 22f, 24f and 26f.
 
     Source: design code 4.2.3 (multiples of 100 Hz, 100-1300 Hz); IEC/TS 61973:2012 (the force).
     """
@@ -159,10 +165,10 @@ def filter_reactor(mains: Mains, generator: torch.Generator) -> Tensor:
 
 @_profile(level_dba=(60.0, 80.0))
 def capacitor_bank(mains: Mains, generator: torch.Generator) -> Tensor:
-    """Filter capacitors: every multiple of 2f to 1300 Hz, cases resonating between 400 and 1200 Hz.
+    """Simulates filter capacitors: multiples of 2f to 1300 Hz, resonances from 400 to 1200 Hz.
 
-    A case moves with the voltage squared, so harmonics mix to sums and differences; what is loud
-    depends on the case's resonances.
+    A case moves with the voltage squared, so harmonics mix to sums and differences. The case's
+    resonances decide which of them are loud.
 
     Source: design code 4.2.5 (100-1300 Hz); IEC/TS 61973:2012; "Vibration characteristics of
     filter capacitors used in HVDC converter stations" (voltage squared).
@@ -178,10 +184,10 @@ def capacitor_bank(mains: Mains, generator: torch.Generator) -> Tensor:
 
 @_profile(level_dba=(65.0, 85.0))
 def cooler_fans(mains: Mains, generator: torch.Generator) -> Tensor:
-    """Coolers: broadband flow noise, mid to high, with the tones of a few fans' blades.
+    """Simulates coolers: broadband flow noise, mid to high, with the tones of a few fans' blades.
 
-    Induction motors turn a little slower than the mains divides down to, each by its own slip, so
-    that blade tones of several fans beat.
+    Induction motors turn a little slower than their synchronous speed, each by its own slip. So the
+    blade tones of several fans beat.
 
     Source: design code 4.2.1 and 4.2.7 (broadband, mid to high); levels IEC 60076-10.
     """
@@ -208,9 +214,9 @@ def cooler_fans(mains: Mains, generator: torch.Generator) -> Tensor:
 
 @_profile(level_dba=(55.0, 75.0))
 def line_corona(mains: Mains, generator: torch.Generator) -> Tensor:
-    """Corona on conductors and fittings: crackling above 1 kHz gated by the mains, tones at 2f.
+    """Simulates corona on conductors: crackling above 1 kHz gated by the mains, tones at 2f.
 
-    Discharges burn near the peaks of the voltage, more strongly in its positive half; ion clouds
+    Discharges burn near the peaks of the voltage, more strongly in its positive half. Ion clouds
     that move with the field add a tone at 2f.
 
     Source: "Noise indicators for corona acoustic signal from power lines", Archives of Acoustics
@@ -235,7 +241,7 @@ def line_corona(mains: Mains, generator: torch.Generator) -> Tensor:
 
 @_profile(level_dba=(70.0, 90.0), steady=False)
 def tap_changer(mains: Mains, generator: torch.Generator) -> Tensor:
-    """On-load tap changer: the diverter switch's knocks within 40 to 70 ms.
+    """Simulates an on-load tap changer: its diverter switch knocks within 40 to 70 ms.
 
     Source: Vilaithong, Tenbohlen and Stirl, "Acoustic signature analysis" of on-load tap changers
     (the transfer takes about 40-70 ms, by mechanism).
@@ -245,7 +251,7 @@ def tap_changer(mains: Mains, generator: torch.Generator) -> Tensor:
 
 @_profile(level_dba=(85.0, 100.0), steady=False)
 def circuit_breaker(mains: Mains, generator: torch.Generator) -> Tensor:
-    """Operation of a circuit breaker: latch, contacts and damper strike within 60 to 150 ms.
+    """Simulates a circuit breaker: latch, contacts and damper strike within 60 to 150 ms.
 
     Source: IEC/IEEE 62271-37-082:2012 (how such impulses are measured); levels to 100 dB near
     breakers: IEEE C57.136-2000, IEC 60076-10. Times and spectra are this project's own choice.

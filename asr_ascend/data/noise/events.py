@@ -21,7 +21,10 @@ def scattered(
     make: Callable[[int, torch.Generator], Tensor],
     per_seconds: float,
 ) -> Tensor:
-    """Events at random places of a clip: one, and more where it is longer than `per_seconds`."""
+    """Places events at random in a clip (num_samples,) float32.
+
+    A clip has at least one event, and up to one for each `per_seconds` seconds.
+    """
     wave = torch.zeros(mains.num_samples)
     seconds = mains.num_samples / mains.sample_rate_hz
     for _ in range(integer(1, max(1, int(seconds / per_seconds)), generator)):
@@ -33,21 +36,30 @@ def scattered(
 
 
 def tap_change(sample_rate_hz: int, generator: torch.Generator) -> Tensor:
-    """Diverter switch of a tap changer: three to five knocks on the tank within 40 to 70 ms."""
+    """Simulates a tap changer's diverter switch, as (samples,) float32.
+
+    It knocks on the tank three to five times within 40 to 70 ms.
+    """
     length = round(uniform(0.040, 0.070, generator) * sample_rate_hz)
     modes_hz = [uniform(250.0, 900.0, generator), uniform(900.0, 3000.0, generator)]
     return _strikes(length, integer(3, 5, generator), 0.75, modes_hz, sample_rate_hz, generator)
 
 
 def breaker_operation(sample_rate_hz: int, generator: torch.Generator) -> Tensor:
-    """Circuit breaker: two or three hard strikes within 60 to 150 ms, low and broad."""
+    """Simulates a circuit breaker, as (samples,) float32.
+
+    It strikes two or three times within 60 to 150 ms, hard, low and broad.
+    """
     length = round(uniform(0.060, 0.150, generator) * sample_rate_hz)
     modes_hz = [uniform(80.0, 300.0, generator), uniform(300.0, 1500.0, generator)]
     return _strikes(length, integer(2, 3, generator), 0.5, modes_hz, sample_rate_hz, generator)
 
 
 def at_event_level(wave: Tensor, dba: float, sample_rate_hz: int) -> Tensor:
-    """`wave` (samples,) in pascals, at `dba` over the time in which it is not silent."""
+    """Scales `wave` (samples,) to pascals with the level `dba` over its samples that are not 0.
+
+    A silent wave is returned as it is.
+    """
     sounding = wave != 0
     now = level_dba(wave, sample_rate_hz)
     if now == -math.inf:

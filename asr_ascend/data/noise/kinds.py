@@ -36,7 +36,7 @@ def substation_noise(
     kinds: Sequence[str] = TRAINING_KINDS,
     mains_hz: float = 50.0,
 ) -> Tensor:
-    """Noise of a substation as the sum of its `kinds`, scaled to a power of 1.
+    """Simulates a substation's noise as the sum of its `kinds`, scaled to a power of 1.
 
     Args:
         num_samples: length, at least 0.
@@ -142,14 +142,14 @@ def shaped_noise(
     generator: torch.Generator,
     magnitude: Callable[[Tensor], Tensor],
 ) -> Tensor:
-    """White noise times `magnitude` of the frequency in Hz, (num_samples,)."""
+    """Returns white noise times `magnitude` of the frequency in Hz, (num_samples,) float32."""
     spectrum = torch.fft.rfft(torch.randn(num_samples, generator=generator))
     frequencies = torch.fft.rfftfreq(num_samples, 1 / rate_hz)
     return torch.fft.irfft(spectrum * magnitude(frequencies), n=num_samples)
 
 
 def unit_power(wave: Tensor) -> Tensor:
-    """`wave` with a mean square of 1; silence stays."""
+    """Scales `wave` to a mean square of 1; silence stays."""
     power = float(wave.to(torch.float64).square().mean())
     return wave / math.sqrt(power) if power > 0 else wave
 
@@ -165,7 +165,11 @@ _COMPONENTS: dict[str, tuple[tuple[float, float], _Component]] = {
 
 
 def check_noise(num_samples: int, rate_hz: int, kinds: Sequence[str], mains_hz: float) -> None:
-    """Raises ValueError for an argument of `substation_noise` out of range."""
+    """Checks the arguments of `substation_noise`.
+
+    Raises:
+        ValueError: one of them is out of range.
+    """
     check_length(num_samples, rate_hz, mains_hz)
     unknown = [kind for kind in kinds if kind not in KINDS]
     if unknown or not kinds or isinstance(kinds, str):
@@ -173,7 +177,11 @@ def check_noise(num_samples: int, rate_hz: int, kinds: Sequence[str], mains_hz: 
 
 
 def check_length(num_samples: int, rate_hz: int, mains_hz: float) -> None:
-    """Raises ValueError for a length, a rate or a mains frequency out of range."""
+    """Checks a length in samples, a rate and a mains frequency in Hz.
+
+    Raises:
+        ValueError: one of them is out of range.
+    """
     if num_samples < 0:
         raise ValueError(f"`num_samples` must not be negative, but is {num_samples}.")
     if rate_hz < 8000:

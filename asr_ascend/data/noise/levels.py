@@ -11,7 +11,9 @@ REFERENCE_PASCAL = 20e-6
 
 
 def a_weighting_db(frequency_hz: Tensor) -> Tensor:
-    """Gain of the A-weighting in dB: 0 at 1 kHz, -19.1 at 100 Hz, minus infinity at 0.
+    """Returns the gain of the A-weighting in dB, float64 in the shape of `frequency_hz`.
+
+    It is 0 at 1 kHz, -19.1 at 100 Hz and minus infinity at 0.
 
     Source: IEC 61672-1:2013, annex E, equation E.6.
     """
@@ -25,13 +27,19 @@ def a_weighting_db(frequency_hz: Tensor) -> Tensor:
 
 
 def level_db(pressure: Tensor) -> float:
-    """Sound pressure level of (samples,) in pascal, dB above 20 micropascal, unweighted."""
+    """Returns the unweighted sound pressure level in dB above 20 micropascal.
+
+    `pressure` is (samples,) in pascal.
+    """
     power = float(pressure.to(torch.float64).square().mean()) if pressure.numel() else 0.0
     return _to_db(power)
 
 
 def level_dba(pressure: Tensor, sample_rate_hz: int) -> float:
-    """A-weighted sound pressure level of (samples,) in pascal, dB(A); minus infinity if silent."""
+    """Returns the A-weighted sound pressure level in dB(A), minus infinity if silent.
+
+    `pressure` is (samples,) in pascal.
+    """
     if pressure.numel() == 0:
         return -math.inf
     power = torch.fft.rfft(pressure.to(torch.float64)).abs().square()
@@ -43,7 +51,7 @@ def level_dba(pressure: Tensor, sample_rate_hz: int) -> float:
 
 
 def at_level(wave: Tensor, dba: float, sample_rate_hz: int) -> Tensor:
-    """`wave` (samples,) scaled to pascals so that its A-weighted level is `dba`; silence stays."""
+    """Scales `wave` (samples,) to pascals with an A-weighted level of `dba`; silence stays."""
     now = level_dba(wave, sample_rate_hz)
     return wave if now == -math.inf else wave * 10 ** ((dba - now) / 20)
 

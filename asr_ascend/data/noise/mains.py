@@ -44,7 +44,9 @@ class Mains:
         self.cycles = torch.cumsum(self.frequency_hz / sample_rate_hz, 0)
 
     def tone(self, multiple: float, generator: torch.Generator) -> Tensor:
-        """Sine of amplitude 1 at `multiple` of the mains frequency, (num_samples,) float32."""
+        """Returns a sine of amplitude 1 at `multiple` of the mains frequency, (num_samples,)
+        float32.
+        """
         start = uniform(0.0, 1.0, generator)
         # Whole cycles are taken off in float64, so float32 phases stay exact in long clips.
         phase = torch.remainder(self.cycles * multiple + start, 1.0).to(torch.float32)

@@ -12,10 +12,10 @@ _ACTIVE_RANGE_DB = 40.0
 
 
 def active_speech_power(speech: Tensor, sample_rate_hz: int = 16000) -> float:
-    """Mean square of `speech` (samples,) over its active frames.
+    """Computes the mean square of `speech` (samples,) over its active frames.
 
-    Active are the 20 ms frames whose power is within 40 dB of the loudest one's; samples after the
-    last whole frame count as a frame of their own.
+    A frame of 20 ms is active if its power is within 40 dB of the loudest frame's. Samples after
+    the last whole frame count as a frame.
     """
     if speech.numel() == 0:
         return 0.0
@@ -32,7 +32,7 @@ def active_speech_power(speech: Tensor, sample_rate_hz: int = 16000) -> float:
 
 
 def mix_at_snr(speech: Tensor, noise: Tensor, snr_db: float, sample_rate_hz: int = 16000) -> Tensor:
-    """Speech plus noise scaled so that active speech is `snr_db` above it.
+    """Adds noise to speech, scaled so that active speech is `snr_db` above the noise.
 
     Args:
         speech: (samples,) float.
@@ -63,5 +63,8 @@ def mix_at_snr(speech: Tensor, noise: Tensor, snr_db: float, sample_rate_hz: int
 
 
 def is_active(powers: Tensor) -> Tensor:
-    """Which frames of speech are active: within 40 dB of the loudest, (frames,) bool."""
+    """Returns which frames are active speech, (frames,) bool: within 40 dB of the loudest.
+
+    `powers` is (frames,), the mean square of each.
+    """
     return powers >= powers.max() * 10 ** (-_ACTIVE_RANGE_DB / 10)

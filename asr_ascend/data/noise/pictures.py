@@ -22,9 +22,10 @@ _TICKS_HZ = (50, 100, 200, 500, 1000, 2000, 4000, 8000)
 
 
 def spectrogram_db(wave: Tensor, sample_rate_hz: int, window_ms: float) -> tuple[Tensor, Tensor]:
-    """Power per bin of a Hann-windowed Fourier transform, (bins, frames) in dB, and its Hz (bins,).
+    """Computes the power of a Hann-windowed Fourier transform in dB.
 
-    A sine of amplitude 1 in the middle of a bin gives -3 dB, its mean square.
+    Returns it as (bins, frames), and the frequencies of the bins in Hz as (bins,). A sine of
+    amplitude 1 in the middle of a bin gives -3 dB, its mean square.
     """
     length = 2 * round(window_ms * sample_rate_hz / 2000)
     window = torch.hann_window(length)
@@ -44,7 +45,7 @@ def draw_profile(
     mains_hz: float,
     events: bool,
 ) -> None:
-    """One sound: a tenth of a second of its pressure, its spectrogram, its mean spectrum.
+    """Draws one sound: a tenth of a second of its pressure, its spectrogram, its mean spectrum.
 
     Args:
         path: of the png.
@@ -52,7 +53,7 @@ def draw_profile(
         wave: (samples,) in pascal.
         sample_rate_hz: rate.
         mains_hz: 50 or 60; lines of the mean spectrum at its even multiples.
-        events: a short window, for sounds of some tens of milliseconds.
+        events: whether the sound lasts some tens of milliseconds; the window is then short.
     """
     with picture(path, (15, 4.2), dpi=90) as figure:
         figure.suptitle(title, fontsize=11)
@@ -71,7 +72,7 @@ def _draw_sound(
     span = round((0.3 if events else 0.1) * sample_rate_hz)
     start = max(0, int(wave.abs().argmax()) - span // 4)
     piece = wave[start : start + span]
-    if events:  # the event alone, in half a second
+    if events:  # only the event, in half a second
         wave = wave[max(0, start - span // 3) :][: sample_rate_hz // 2]
     milliseconds = 1000 * torch.arange(len(piece)) / sample_rate_hz
     axes[0].plot(milliseconds.numpy(), piece.numpy(), linewidth=0.6)
@@ -85,7 +86,10 @@ def _draw_sound(
 def draw_overview(
     path: Path, title: str, sounds: Mapping[str, tuple[Tensor, bool]], sample_rate_hz: int
 ) -> None:
-    """Spectrograms side by side; `sounds` maps a title to ((samples,), whether it is events)."""
+    """Draws spectrograms side by side.
+
+    `sounds` maps a title to its samples (samples,) and whether they are short events.
+    """
     rows = -(-len(sounds) // 2)
     with picture(path, (11, 2.3 * rows + 0.4), dpi=80) as figure:
         figure.suptitle("\n".join(textwrap.wrap(title, 110)), fontsize=11)

@@ -92,10 +92,10 @@ def import_recordings(
 
 
 def find_recordings(source: str | Path) -> list[Path]:
-    """Audio files of a folder (with its subfolders) or a JSONL manifest, in order of their names.
+    """Finds the audio files of a folder (with its subfolders) or of a JSONL manifest, by name.
 
     Raises:
-        NoiseError: nothing there, or a manifest's lines without `audio_filepath`.
+        NoiseError: there is no recording, or a manifest's line has no `audio_filepath`.
     """
     root = Path(source).expanduser()
     if root.is_dir():
@@ -120,7 +120,10 @@ def _closed(error: OSError) -> str:
 def _checked(
     paths: Sequence[Path], channel: int | str | None, min_seconds: float, workers: int
 ) -> Iterator[tuple[Path, str | None]]:
-    """Each path with its problem, in order; in threads, as libsndfile runs beside Python."""
+    """Yields each path with its problem, in order.
+
+    Threads do the work: libsndfile runs without Python's lock.
+    """
     check = functools.partial(check_recording, channel=channel, min_seconds=min_seconds)
     pool = ThreadPoolExecutor(workers)
     try:
@@ -133,7 +136,7 @@ def _checked(
 
 
 def check_recording(path: Path, channel: int | str | None, min_seconds: float) -> str | None:
-    """What is wrong with a recording, in one sentence, or None."""
+    """Returns what is wrong with a recording, in one sentence, or None."""
     try:
         with AudioReader(path) as reader:
             if reader.channels > 1 and channel is None:
@@ -163,7 +166,7 @@ def check_recording(path: Path, channel: int | str | None, min_seconds: float) -
 
 
 def cut_recording(folder: Path, job: dict[str, Any]) -> list[Record]:
-    """Writes the pieces of one recording, silent ones left out; their records."""
+    """Writes the pieces of one recording except for silent ones, and returns their records."""
     path = Path(job["path"])
     records: list[Record] = []
     with AudioReader(path) as reader:
@@ -222,7 +225,11 @@ def _one_channel(block: np.ndarray, channel: int | str | None) -> Tensor:
 
 
 def parse_channel(text: str) -> int | str:
-    """A channel of the command line: "mean" or a number from 0."""
+    """Parses a channel of the command line: "mean" or a number from 0.
+
+    Raises:
+        ValueError: `text` is neither.
+    """
     if text == "mean":
         return text
     if text.isdecimal():

@@ -21,7 +21,7 @@ def simulated_noise(
     generator: torch.Generator | int,
     mains_hz: float = 50.0,
 ) -> Tensor:
-    """Noise with a mean square of 1, of generic kinds or of equipment.
+    """Simulates noise with a mean square of 1, of generic kinds or of equipment.
 
     Args:
         kinds: names in `KINDS`, or names in `EQUIPMENT`.
@@ -44,7 +44,11 @@ def simulated_noise(
 
 
 def check_names(kinds: Sequence[str]) -> None:
-    """Raises ValueError unless `kinds` names generic kinds or equipment, one or more of a sort."""
+    """Checks that `kinds` names one or more generic kinds, or one or more pieces of equipment.
+
+    Raises:
+        ValueError: it is empty, a string, names both sorts, or holds an unknown name.
+    """
     of_one_sort = [not set(kinds) - set(names) for names in (KINDS, EQUIPMENT)]
     if isinstance(kinds, str) or not kinds or not any(of_one_sort):
         given = kinds if isinstance(kinds, str) else list(kinds)
@@ -55,10 +59,10 @@ def check_names(kinds: Sequence[str]) -> None:
 
 
 def clip_kinds(kinds: Sequence[str], generator: torch.Generator) -> list[str]:
-    """What one clip of a bank holds.
+    """Draws the kinds of noise that one clip of a bank holds.
 
-    Of generic kinds, hum and fan where they are asked for, and each other one in 0.3 of the clips.
-    Of equipment, one piece that sounds all the time, and each other piece in 0.3 of the clips.
+    Of generic kinds: hum and fan where `kinds` has them, and each other kind in 0.3 of the clips.
+    Of equipment: one piece that sounds all the time, and each other piece in 0.3 of the clips.
     """
     steady = {"hum", "fan"} & set(kinds)
     if kinds[0] not in KINDS:

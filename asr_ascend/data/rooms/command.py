@@ -17,7 +17,7 @@ __all__ = ["PLACES", "RoomResponses", "make_rooms", "reverberate"]
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Command line; the exit status."""
+    """Runs the command and returns its exit status."""
     return run_command(lambda: _make(arguments), (ValueError, RuntimeError))
 
 

@@ -21,7 +21,7 @@ class RoomMix:
 
 
 def room_mix(folder: str | None, probability: float, sample_rate_hz: int) -> RoomMix | None:
-    """Rooms of a folder, or None where there is none or nothing is to be heard in them."""
+    """Returns the rooms of a folder, or None where `folder` is None or `probability` is 0."""
     if folder is None or probability == 0:
         return None
     return RoomMix(RoomResponses(folder, sample_rate_hz), probability)

@@ -45,10 +45,10 @@ def make_rooms(
 ) -> bool:
     """Makes a folder of room responses; does nothing if the same is already there.
 
-    Image sources of shoebox rooms up to order 30, so a response is a function of its seed. The
+    Image sources of shoebox rooms up to order 30 give a response that depends only on its seed. The
     speaker is 0.3 to 1.5 m from the microphone, at the height of someone standing. Reverberation
-    times follow Sabine; a transformer bay is open: ground, a firewall behind and one beside
-    reflect, the rest is sky. Sizes and times are this project's own choice.
+    times follow Sabine. A transformer bay is open: the ground, a firewall behind and one at the
+    side reflect; the rest is sky. Sizes and times are this project's own choice.
 
     Args:
         folder: of the responses.
@@ -90,7 +90,7 @@ def make_rooms(
 
 
 def make_response(folder: Path, job: dict[str, Any]) -> list[Record]:
-    """Writes one response; its record."""
+    """Writes one room response and returns its record."""
     pra = _pyroomacoustics()
     number, rate_hz = job["number"], job["sample_rate_hz"]
     seed = stable_seed("room", job["seed"], number)
@@ -157,9 +157,9 @@ class RoomResponses:
         self._cache: dict[int, Tensor] = {}
 
     def apply(self, speech: Tensor, generator: torch.Generator) -> Tensor:
-        """`speech` (samples,) as a microphone in one of the rooms hears it.
+        """Returns `speech` (samples,) as a microphone in one of the rooms hears it.
 
-        The direct sound stays where it was in time, and active speech keeps its power.
+        The direct sound keeps its place in time, and active speech keeps its power.
         """
         number = integer(0, len(self.rooms) - 1, generator)
         return reverberate(
@@ -186,12 +186,12 @@ class RoomResponses:
 def reverberate(
     speech: Tensor, response: Tensor, direct_sample: int, sample_rate_hz: int = 16000
 ) -> Tensor:
-    """Convolution of `speech` (samples,) with `response` (taps,), aligned and of equal power.
+    """Convolves `speech` (samples,) with `response` (taps,), aligned and of equal power.
 
     Args:
         speech: (samples,) float.
         response: (taps,) float.
-        direct_sample: where the direct sound arrives in `response`; that delay is taken off.
+        direct_sample: where the direct sound arrives in `response`; that delay is removed.
         sample_rate_hz: rate of both.
 
     Returns:

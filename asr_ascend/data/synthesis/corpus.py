@@ -67,9 +67,10 @@ class Line:
 
 
 def plan(config: CorpusConfig) -> list[Line]:
-    """Every utterance of the corpus, a pure function of `config`; no text occurs twice.
+    """Plans every utterance of the corpus from `config`; no text occurs twice.
 
-    Training never holds the specification's sentence; `commands` starts with it.
+    The same `config` gives the same plan. Training never holds the specification's sentence;
+    `commands` starts with it.
     """
     draw = random.Random(config.seed)
     taken = {phrases.SPECIFICATION_SENTENCE}
@@ -96,7 +97,7 @@ def plan(config: CorpusConfig) -> list[Line]:
 
 
 def corpus_hash(config: CorpusConfig) -> str:
-    """SHA-256 over everything the corpus follows from: config, sources, package versions."""
+    """Computes the SHA-256 of all that the corpus depends on: config, sources, package versions."""
     digest = hashlib.sha256(json.dumps([_FORMAT, SHARDS, asdict(config)]).encode())
     for module in (espeak.__file__, phrases.__file__, __file__):
         digest.update(Path(module).read_bytes())
@@ -108,16 +109,16 @@ def corpus_hash(config: CorpusConfig) -> str:
 def synthesise(
     out: str | os.PathLike[str], config: CorpusConfig, workers: int = 2, force: bool = False
 ) -> dict[str, Any]:
-    """Makes the corpus in `out`, unless the same one is there already.
+    """Makes the corpus in `out`, unless the same corpus is already there.
 
-    Everything is written to a folder beside `out`, which then takes its place: `out` is never half
-    written. Wav files are 16 kHz, PCM16, mono.
+    All files are written to a folder next to `out`, which then takes its place. So `out` is never
+    half written. Wav files are 16 kHz, 16-bit PCM, mono.
 
     Args:
         out: folder; an existing one must hold a corpus or nothing.
         config: sizes and seed.
         workers: processes at a time; no effect on the samples.
-        force: make it even if it is there.
+        force: whether to make it even if it is there.
 
     Returns:
         What `corpus.json` holds, and "made": whether it was made now.
@@ -161,7 +162,7 @@ def synthesise(
 
 
 def read_description(folder: str | os.PathLike[str]) -> dict[str, Any] | None:
-    """What `corpus.json` in `folder` says, or None if no corpus is there."""
+    """Reads `corpus.json` of `folder`; None if no corpus is there."""
     try:
         description = json.loads((Path(folder) / _DESCRIPTION).read_text(encoding="utf-8"))
     except (OSError, ValueError):
@@ -271,7 +272,7 @@ def _collect(lines: Sequence[Line], folder: Path) -> list[Utterance]:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Command line; the exit status."""
+    """Runs the command and returns its exit status."""
     return run_command(
         lambda: _make(arguments),
         (ValueError, espeak.SynthesisError),

@@ -78,10 +78,10 @@ class _Take:
 
 
 def require_synthesiser() -> None:
-    """Says what to install when the packages of the demo extra are missing.
+    """Checks that the packages of the demo extra are installed.
 
     Raises:
-        SynthesisError: one sentence with the command.
+        SynthesisError: one is missing; the message has the command that installs it.
     """
     try:
         import espeakng_loader  # noqa: F401
@@ -93,7 +93,7 @@ def require_synthesiser() -> None:
 
 
 def syllables(text: str) -> list[str]:
-    """Pinyin with tone digits of each character: 油温 is ["you2", "wen1"]."""
+    """Returns the pinyin with tone digits of each character: 油温 gives ["you2", "wen1"]."""
     from pypinyin import Style, lazy_pinyin
 
     return lazy_pinyin(text, style=Style.TONE3, neutral_tone_with_five=True)
@@ -121,7 +121,7 @@ class Synthesiser:
         self._library.espeak_SetSynthCallback(self._callback)
 
     def speak(self, text: str, voice: Voice) -> Speech:
-        """Speech of Han characters, one syllable each.
+        """Speaks Han characters, one syllable each.
 
         Raises:
             SynthesisError: unknown variant, a character without pinyin, or lost syllables.

@@ -31,10 +31,10 @@ _QUANTITIES = {
 
 
 def spoken_number(value: int) -> str:
-    """Chinese reading of 0..999: 305 is 三百零五, 12 is 十二.
+    """Returns the Chinese reading of 0..999: 三百零五 for 305, 十二 for 12.
 
     Raises:
-        ValueError: `value` outside 0..999.
+        ValueError: `value` is outside 0..999.
     """
     if not 0 <= value <= 999:
         raise ValueError(f"`value` must be in [0, 999], but is {value}.")
@@ -52,14 +52,14 @@ def spoken_number(value: int) -> str:
 
 
 def command(draw: random.Random) -> str:
-    """An order: action, equipment, defect and perhaps what to do about it."""
+    """Draws an order: action, equipment, defect and sometimes what to do about it."""
     follow_up = draw.choice((*_FOLLOW_UPS, ""))
     parts = (_ACTIONS, _UNITS, _EQUIPMENT, _DEFECTS)
     return "".join(draw.choice(part) for part in parts) + follow_up
 
 
 def reading(draw: random.Random) -> str:
-    """A measurement: equipment, quantity, a random number, unit."""
+    """Draws a measurement: equipment, quantity, a random number, unit."""
     quantity = draw.choice(tuple(_QUANTITIES))
     fraction = "点" + draw.choice(_DIGITS) if draw.random() < 0.3 else ""
     number = spoken_number(draw.randint(0, 999)) + fraction
@@ -68,7 +68,7 @@ def reading(draw: random.Random) -> str:
 
 
 def free_order(draw: random.Random) -> str:
-    """Two to five phrases, numbers or strings of digits in any order."""
+    """Draws two to five phrases, numbers or strings of digits in any order."""
     fragments: tuple[Callable[[], str], ...] = (
         lambda: draw.choice(_ACTIONS),
         lambda: draw.choice(_UNITS),
@@ -83,30 +83,30 @@ def free_order(draw: random.Random) -> str:
 
 
 def scrambled(draw: random.Random) -> str:
-    """The syllables of a free order, shuffled: the rest of a phrase can't be guessed either."""
+    """Draws a free order and shuffles its syllables, so that none follows from those before it."""
     characters = list(free_order(draw))
     draw.shuffle(characters)
     return "".join(characters)
 
 
 def training_text(draw: random.Random) -> str:
-    """20% `command`, 30% `reading`, 40% `free_order`, 10% `scrambled`."""
+    """Draws a text: 20% `command`, 30% `reading`, 40% `free_order`, 10% `scrambled`."""
     kinds = (command, reading, free_order, scrambled)
     return draw.choices(kinds, weights=(0.2, 0.3, 0.4, 0.1))[0](draw)
 
 
 def held_out_text(draw: random.Random) -> str:
-    """Half `command`, half `reading`: what an inspector says."""
+    """Draws an inspector's text: half `command`, half `reading`."""
     return draw.choice((command, reading))(draw)
 
 
 def distinct_texts(
     kind: Callable[[random.Random], str], count: int, draw: random.Random, taken: set[str]
 ) -> list[str]:
-    """`count` texts of one kind that are not in `taken`, to which they are added.
+    """Draws `count` texts of one kind that are not in `taken`, and adds them to it.
 
     Raises:
-        ValueError: the kind has not that many texts left.
+        ValueError: 10,000 draws in a row gave no new text.
     """
     texts: list[str] = []
     misses = 0

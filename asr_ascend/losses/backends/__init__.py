@@ -19,10 +19,10 @@ class LossBackend(Protocol):
     HAS_BANDS: bool
 
     def is_available(self) -> bool:
-        """Whether it can be used here and now."""
+        """Returns whether the backend can be used here and now."""
 
     def checks_on_host(self, index: Tensor, validate: bool) -> bool:
-        """Whether the host checks the values of an index tensor before the call."""
+        """Returns whether the host checks the values of an index tensor before the call."""
 
     def costs(
         self,
@@ -33,13 +33,13 @@ class LossBackend(Protocol):
         validate: bool = False,
         values_checked: bool = False,
     ) -> Tensor:
-        """Costs (B,) that autograd can differentiate, float64 where the device has it.
+        """Computes costs (B,) that autograd can differentiate, float64 where the device has it.
 
         Args:
             logits: (N, V) or (B, T, U1, V), any strides.
             problem: of these logits.
             reuse_logits, validate: as for ``rnnt_loss``.
-            values_checked: lengths and targets are known to fit ``logits``.
+            values_checked: whether lengths and targets are known to fit ``logits``.
         """
 
     def costs_and_gradient(
@@ -51,7 +51,7 @@ class LossBackend(Protocol):
         validate: bool = False,
         values_checked: bool = False,
     ) -> tuple[Tensor, Tensor]:
-        """Costs (B,) and d cost_b / d logits, like ``logits`` or in their place.
+        """Computes costs (B,) and d cost_b / d logits, like ``logits`` or in their place.
 
         Args: as for ``costs``; ``logits`` don't require grad.
         """
@@ -61,9 +61,10 @@ class AlignmentBackend(Protocol):
     """What a module of a backend offers for the likeliest alignment."""
 
     def best_paths(self, logits: Tensor, problem: Problem) -> tuple[Tensor, Tensor]:
-        """Frames (B, columns of ``targets``) int64, and log-probabilities (B,).
+        """Finds frames (B, columns of ``targets``) int64, and log-probabilities (B,).
 
-        Float64 where the device has it. The meaning is that of ``rnnt_alignment``.
+        Log-probabilities are float64 where the device has it. The meaning is that of
+        ``rnnt_alignment``.
         """
 
 
@@ -76,17 +77,17 @@ _Backend = TypeVar("_Backend")
 
 
 def available() -> tuple[str, ...]:
-    """Names that ``backend`` takes here and now, fastest first."""
+    """Returns the names that ``backend`` takes here and now, fastest first."""
     return tuple(name for name, backend in _LOSS.items() if backend.is_available())
 
 
 def for_loss(function: str, logits: Tensor, backend: str | None) -> LossBackend:
-    """The named backend; None stands for the native one of the device of ``logits``."""
+    """Returns the named backend; None stands for the native one of the device of ``logits``."""
     return _choose(function, logits, backend, _LOSS)
 
 
 def for_alignment(function: str, logits: Tensor, backend: str | None) -> AlignmentBackend:
-    """As ``for_loss``."""
+    """Returns the named backend for an alignment, as ``for_loss`` does for a loss."""
     return _choose(function, logits, backend, _ALIGNMENT)
 
 

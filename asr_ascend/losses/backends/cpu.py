@@ -15,12 +15,12 @@ HAS_BANDS = True
 
 
 def is_available() -> bool:
-    """Whether the CPU library can be used now."""
+    """Returns whether the CPU library can be used now."""
     return cpu_library.is_available()
 
 
 def checks_on_host(index: Tensor, validate: bool) -> bool:
-    """See ``LossBackend``: always."""
+    """Returns True: the host checks every index tensor; see ``LossBackend``."""
     return True
 
 
@@ -32,7 +32,10 @@ def costs(
     validate: bool = False,
     values_checked: bool = False,
 ) -> Tensor:
-    """See ``LossBackend``; the kernel checks values in any case, since it reads raw pointers."""
+    """Computes costs (B,) float64; see ``LossBackend``.
+
+    The kernel checks values in any case, since it reads raw pointers.
+    """
     return operators.costs(_row_contiguous(logits), problem, reuse_logits)
 
 
@@ -44,19 +47,25 @@ def costs_and_gradient(
     validate: bool = False,
     values_checked: bool = False,
 ) -> tuple[Tensor, Tensor]:
-    """See ``LossBackend``; the kernel checks values in any case, since it reads raw pointers."""
+    """Computes costs (B,) float64 and the gradient; see ``LossBackend``.
+
+    The kernel checks values in any case, since it reads raw pointers.
+    """
     return operators.costs_and_gradient(_row_contiguous(logits), problem, reuse_logits)
 
 
 def best_paths(logits: Tensor, problem: Problem) -> tuple[Tensor, Tensor]:
-    """See ``AlignmentBackend``."""
+    """Finds the likeliest alignments; see ``AlignmentBackend``."""
     return operators.best_paths(logits, problem)
 
 
 def new_outputs(
     logits: Tensor, batch_size: int, needs_grad: bool, band: Tensor | None
 ) -> tuple[Tensor, Tensor]:
-    """Costs and state of ``rnnt_loss_forward``, uninitialised. A band changes nothing in them."""
+    """Returns costs (B,) and state of ``rnnt_loss_forward``, float64 and uninitialised.
+
+    A band changes nothing in them.
+    """
     costs = logits.new_empty(batch_size, dtype=torch.float64)
     # One slot per row of the tensor, padding included: how many are used depends on values.
     num_rows = math.prod(logits.shape[:-1]) if needs_grad else 0

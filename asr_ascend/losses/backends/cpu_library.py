@@ -51,7 +51,7 @@ class LayoutStruct(ctypes.Structure):
 
     @classmethod
     def of(cls, logits: Tensor) -> "LayoutStruct":
-        """The layout of packed (N, V) or padded (B, T, U1, V) logits, strides as they are."""
+        """Describes packed (N, V) or padded (B, T, U1, V) logits, with their strides."""
         if logits.dim() == 2:
             return cls(logits.shape[0], 0, 0, 0, 0, logits.stride(0))
         _, num_frames, num_columns, _ = logits.shape
@@ -84,7 +84,10 @@ class ProblemStruct(ctypes.Structure):
 
     @classmethod
     def of(cls, logits: Tensor, problem: Problem) -> "ProblemStruct":
-        """Index tensors must be contiguous int64, the last dimension of logits contiguous."""
+        """Describes a problem whose index tensors are contiguous int64.
+
+        The last dimension of ``logits`` must be contiguous.
+        """
         windows, band = problem.emission_windows, problem.band
         return cls(
             problem.targets.shape[0],
@@ -111,7 +114,10 @@ class ProblemStruct(ctypes.Structure):
 def forward(
     logits: Tensor, problem: Problem, costs: Tensor, state: Tensor | None
 ) -> tuple[int, Failure]:
-    """asr_ascend_rnnt_forward: writes float64 ``costs`` and ``state``; returns the status."""
+    """Calls asr_ascend_rnnt_forward, which writes float64 ``costs`` and ``state``.
+
+    Returns the status, and where it was found.
+    """
     failure = Failure()
     status = library().asr_ascend_rnnt_forward(
         ctypes.byref(ProblemStruct.of(logits, problem)),
@@ -126,7 +132,10 @@ def forward(
 def backward(
     logits: Tensor, problem: Problem, state: Tensor, grad_costs: Tensor, grad: Tensor
 ) -> tuple[int, Failure]:
-    """asr_ascend_rnnt_backward: writes ``grad``, which may be ``logits``; returns the status."""
+    """Calls asr_ascend_rnnt_backward, which writes ``grad``; it may be ``logits``.
+
+    Returns the status, and where it was found.
+    """
     failure = Failure()
     status = library().asr_ascend_rnnt_backward(
         ctypes.byref(ProblemStruct.of(logits, problem)),
@@ -143,7 +152,10 @@ def backward(
 def alignment(
     logits: Tensor, problem: Problem, frames: Tensor, log_probs: Tensor
 ) -> tuple[int, Failure]:
-    """asr_ascend_rnnt_alignment: writes int64 ``frames``, float64 ``log_probs``; the status."""
+    """Calls asr_ascend_rnnt_alignment, which writes int64 ``frames`` and float64 ``log_probs``.
+
+    Returns the status, and where it was found.
+    """
     failure = Failure()
     status = library().asr_ascend_rnnt_alignment(
         ctypes.byref(ProblemStruct.of(logits, problem)),
@@ -157,7 +169,7 @@ def alignment(
 
 @functools.cache  # a failure is not cached, so a build in between is found by the next call
 def library() -> ctypes.CDLL:
-    """The CPU library, found, loaded, and checked.
+    """Finds, loads and checks the CPU library.
 
     Raises:
         RuntimeError: it is not built, can't be loaded, has another ABI version, or
@@ -198,7 +210,7 @@ def library() -> ctypes.CDLL:
 
 
 def is_available() -> bool:
-    """Whether the CPU library can be used now."""
+    """Returns whether the CPU library can be used now."""
     try:
         library()
     except RuntimeError:
@@ -207,7 +219,7 @@ def is_available() -> bool:
 
 
 def describe() -> str:
-    """A line about the CPU library: its ABI version, and the instruction set that it uses."""
+    """Returns a line about the CPU library: its ABI version and its instruction set."""
     try:
         loaded = library()
     except RuntimeError as error:
@@ -240,7 +252,7 @@ def _library_path() -> Path:
 
 
 def _installed_library() -> tuple[Path | None, bool]:
-    """The library that pip installed, None where there is none; and whether it is editable."""
+    """Returns the library that pip installed, or None, and whether the install is editable."""
     try:
         distribution = importlib.metadata.distribution(_DISTRIBUTION)
     except importlib.metadata.PackageNotFoundError:

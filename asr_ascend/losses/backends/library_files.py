@@ -8,10 +8,10 @@ SLOW_WAY = 'until then, backend="reference" works, slowly.'
 
 
 def overriding_path(variable: str, library_name: str) -> Path | None:
-    """The path of a library that an environment variable gives; None where it is not set.
+    """Returns the path of a library that an environment variable gives; None if it isn't set.
 
     Raises:
-        RuntimeError: it is not the path of a file.
+        RuntimeError: the value is not the path of a file.
     """
     path = os.environ.get(variable)
     if not path:

@@ -27,7 +27,7 @@ HAS_BANDS = True
 
 
 def is_available() -> bool:
-    """Whether NPU tensors can exist here and the binding can be used now."""
+    """Returns whether NPU tensors can exist here and the binding can be used now."""
     if not npu_library.has_npu():
         return False
     try:
@@ -38,7 +38,10 @@ def is_available() -> bool:
 
 
 def checks_on_host(index: Tensor, validate: bool) -> bool:
-    """See ``LossBackend``: not what is on the device, without ``validate``."""
+    """Returns whether the host checks ``index``; on the device only with ``validate``.
+
+    See ``LossBackend``.
+    """
     return validate or index.device.type == "cpu"
 
 
@@ -50,7 +53,7 @@ def costs(
     validate: bool = False,
     values_checked: bool = False,
 ) -> Tensor:
-    """See ``LossBackend``; float32."""
+    """Computes costs (B,) float32; see ``LossBackend``."""
     rows, prepared, _ = _prepare(logits, problem, reuse_logits, validate, values_checked)
     result = operators.costs(rows, prepared, reuse_logits)
     if validate:
@@ -66,7 +69,7 @@ def costs_and_gradient(
     validate: bool = False,
     values_checked: bool = False,
 ) -> tuple[Tensor, Tensor]:
-    """See ``LossBackend``; costs are float32."""
+    """Computes costs (B,) float32 and the gradient; see ``LossBackend``."""
     rows, prepared, places = _prepare(logits, problem, reuse_logits, validate, values_checked)
     # Rows that were picked out of padded logits are a copy, whose memory may be used.
     in_place = reuse_logits or places is not None
@@ -86,7 +89,7 @@ def costs_and_gradient(
 def new_outputs(
     logits: Tensor, batch_size: int, needs_grad: bool, band: Tensor | None
 ) -> tuple[Tensor, Tensor]:
-    """Costs and state of ``rnnt_loss_forward``, uninitialised."""
+    """Returns costs (B,) and state of ``rnnt_loss_forward``, float32 and uninitialised."""
     band_frames = 0 if band is None else band.shape[1]
     size = state_size(logits.shape[0], batch_size, band_frames) if needs_grad else 0
     costs = logits.new_empty(batch_size, dtype=torch.float32)
@@ -94,7 +97,10 @@ def new_outputs(
 
 
 def state_size(num_rows: int, batch_size: int, band_frames: int = 0) -> int:
-    """Float32 elements of the state that a gradient needs: StateShape of the operator's tiling."""
+    """Returns the float32 elements of the state that a gradient needs.
+
+    It is StateShape of the operator's tiling.
+    """
     planes = STATE_PLANES * _round_up(4 * num_rows, CACHE_LINE_BYTES)
     flags = _round_up(planes + BLOCK_BYTES * batch_size, CACHE_LINE_BYTES)
     size = _round_up(flags + BLOCK_BYTES * (MAX_CORES + 1), CACHE_LINE_BYTES)

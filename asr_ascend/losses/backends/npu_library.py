@@ -36,12 +36,12 @@ def load() -> None:
 
 
 def is_loaded() -> bool:
-    """Whether :func:`load` has succeeded."""
+    """Returns whether :func:`load` has succeeded."""
     return load.cache_info().currsize > 0
 
 
 def has_npu() -> bool:
-    """Whether NPU tensors can exist here."""
+    """Returns whether NPU tensors can exist here."""
     # torch imports torch_npu by itself where that is installed.
     npu: Any = getattr(torch, DEVICE_TYPE, None)
     return npu is not None and npu.is_available()

@@ -12,19 +12,19 @@ OK, LOGIT_LENGTH, TARGET_LENGTH, LABEL, ROW_TOTAL, CROSS_CHECK, BAND, BAND_WIDTH
 
 
 def check_status(device: torch.device | str | None = None) -> None:
-    """Raises for what the latest losses on an NPU found wrong with their arguments.
+    """Checks what the latest losses on an NPU found wrong with their arguments.
 
-    Labels, and lengths that are on the device, are checked by the kernel alone. Where a length is
-    out of place, every cost of that call is NaN and every gradient zero. Where a label is, cost and
-    gradient of its own sample are NaN. Nothing is raised, since that would stop the host for every
-    call. This function waits for the device and asks. It looks back
-    over 64 calls at most and forgets what it has looked at. Losses on other devices raise at once.
+    Only the kernel checks labels, and lengths that are on the device. Where a length is not
+    allowed, every cost of that call is NaN and every gradient zero. Where a label is not allowed,
+    cost and gradient of its own sample are NaN. The call itself raises nothing, since that would
+    stop the host at every call. This function waits for the device and asks. It looks back over 64
+    calls at most and forgets what it has looked at. Losses on other devices raise at once.
 
     Args:
         device: an NPU; the current one if None.
 
     Raises:
-        ValueError: lengths or targets were out of place; names the samples.
+        ValueError: lengths or targets were not allowed; the message names the samples.
         RuntimeError: the forward and backward scores of a sample disagreed.
     """
     if not npu_library.has_npu() or not npu_library.is_loaded():
@@ -38,7 +38,7 @@ def check_status(device: torch.device | str | None = None) -> None:
 
 
 def check_latest_status(device: torch.device) -> None:
-    """:func:`check_status` of the latest call alone; earlier ones are not forgotten."""
+    """Checks only the latest call, as :func:`check_status` does; others are not forgotten."""
     _raise_for_statuses(device, 1)
 
 

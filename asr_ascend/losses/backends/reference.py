@@ -29,12 +29,12 @@ HAS_BANDS = True
 
 
 def is_available() -> bool:
-    """Always."""
+    """Returns True: the reference always works."""
     return True
 
 
 def checks_on_host(index: Tensor, validate: bool) -> bool:
-    """See ``LossBackend``: always."""
+    """Returns True: the host checks every index tensor; see ``LossBackend``."""
     return True
 
 
@@ -47,9 +47,9 @@ def costs(
     values_checked: bool = False,
     one_symbol: bool = False,
 ) -> Tensor:
-    """See ``LossBackend``; differentiable twice. float32 on devices without float64.
+    """Computes costs (B,), differentiable twice; see ``LossBackend``.
 
-    ``reuse_logits`` overwrites nothing. With ``one_symbol`` a label takes a frame.
+    They are float32 on devices without float64. ``reuse_logits`` overwrites nothing.
     """
     result: Tensor = _ReferenceLoss.apply(logits, values_checked, one_symbol, *problem)
     return result
@@ -64,7 +64,10 @@ def costs_and_gradient(
     values_checked: bool = False,
     one_symbol: bool = False,
 ) -> tuple[Tensor, Tensor]:
-    """See ``LossBackend``; costs are float32 on devices without float64."""
+    """Computes costs (B,) and the gradient; see ``LossBackend``.
+
+    Costs are float32 on devices without float64.
+    """
     # Autograd makes the gradient, so inference mode is off here and no tensor may come from it.
     with torch.inference_mode(False), torch.no_grad():
         rows = logits.clone()
@@ -176,7 +179,10 @@ def _scores_at_end(alphas: list[Tensor], problem: Problem) -> Tensor:
 
 @torch.no_grad()
 def best_paths(logits: Tensor, problem: Problem) -> tuple[Tensor, Tensor]:
-    """See ``AlignmentBackend``; log-probabilities are float32 on devices without float64."""
+    """Finds the likeliest alignments; see ``AlignmentBackend``.
+
+    Log-probabilities are float32 on devices without float64.
+    """
     _check_values(logits, problem)
     problem = _on_device(problem, logits)
     log_probs = _log_probs(_lattice_rows(logits, problem), problem)

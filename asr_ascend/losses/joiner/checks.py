@@ -14,7 +14,11 @@ _ACTIVATIONS = ("tanh", "relu")
 
 
 def check_inputs(encoder: Tensor, predictor: Tensor, weight: Tensor, bias: Tensor | None) -> None:
-    """Raises unless the joiner's inputs and its output layer fit each other."""
+    """Checks that the joiner's inputs and its output layer fit each other.
+
+    Raises:
+        ValueError, TypeError: they don't.
+    """
     named = {"encoder_out": encoder, "predictor_out": predictor, "weight": weight}
     if bias is not None:
         named["bias"] = bias
@@ -59,7 +63,11 @@ def check_options(
     max_bytes: int | None,
     logits_dtype: torch.dtype | None,
 ) -> None:
-    """Raises unless each is what it may be."""
+    """Checks that each option has an allowed value.
+
+    Raises:
+        ValueError, TypeError: one has not.
+    """
     if activation not in _ACTIVATIONS:
         raise ValueError(f'`activation` must be "tanh" or "relu", but is {quoted(activation)}.')
     is_number = isinstance(max_dropped_mass, numbers.Real)
@@ -80,7 +88,11 @@ def check_options(
 
 
 def check_weights(weights: Tensor | None, batch_size: int) -> None:
-    """Raises unless ``weights`` is None or (B,) floats outside of autograd."""
+    """Checks that ``weights`` is None or (B,) floats outside of autograd.
+
+    Raises:
+        ValueError, TypeError: it is not.
+    """
     if weights is None:
         return
     checks.check_tensor("weights", weights)
@@ -102,13 +114,17 @@ def check_weights(weights: Tensor | None, batch_size: int) -> None:
 
 
 def check_batch_size(targets: Tensor, batch_size: int) -> None:
-    """Raises ValueError for targets of another batch; no logits are there to compare them with."""
+    """Checks that targets are of a batch of ``batch_size``; no logits exist to compare them with.
+
+    Raises:
+        ValueError: they are not.
+    """
     if isinstance(targets, Tensor) and targets.dim() == 2 and len(targets) != batch_size:
         raise ValueError(f"`targets` must be ({batch_size}, U), but has shape {shape_of(targets)}.")
 
 
 def checked_lengths(encoder: Tensor, predictor: Tensor, problem: Problem) -> Problem:
-    """The problem with int64 lengths and band on the CPU.
+    """Returns the problem with int64 lengths and band on the CPU.
 
     Values are checked here, once for the whole batch, so that errors name the sample.
     """

@@ -33,7 +33,7 @@ class Rows(NamedTuple):
 
 
 def costs_chunk_by_chunk(joiner: JoinerTensors, task: Task, max_bytes: int) -> Tensor:
-    """Costs (B,), unweighted, for a pass that needs no gradient."""
+    """Computes costs (B,), unweighted, for a pass that needs no gradient."""
     log_probs, log_norm = _row_statistics(joiner, task, max_bytes)
     if task.one_symbol:
         skewed = skew(task.problem, len(log_norm), log_norm.device)
@@ -45,7 +45,7 @@ def costs_chunk_by_chunk(joiner: JoinerTensors, task: Task, max_bytes: int) -> T
 
 
 def costs_and_rows(joiner: JoinerTensors, task: Task, max_bytes: int) -> tuple[Tensor, Rows]:
-    """Costs (B,), unweighted, and what :func:`add_gradient` needs beside them."""
+    """Computes costs (B,), unweighted, and what :func:`add_gradient` also needs."""
     log_probs, log_norm = _row_statistics(joiner, task, max_bytes)
     softmax = log_probs.exp() if task.max_dropped_mass > 0 else None
     if task.one_symbol:

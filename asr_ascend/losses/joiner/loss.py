@@ -53,16 +53,15 @@ def joiner_rnnt_loss(
     backend: str | None = None,
     validate: bool = False,
 ) -> Tensor:
-    """RNN-T loss of ``activation(encoder_out + predictor_out) @ weight.T + bias``.
+    """Computes the RNN-T loss of ``activation(encoder_out + predictor_out) @ weight.T + bias``.
 
     Value and gradients are those of the joiner followed by ``rnnt_loss``, but the logits of the
-    batch never exist together. Two ways, which agree to rounding:
+    batch never exist together. There are two ways, which agree to rounding:
 
-    - Sample by sample, for "sum" and "mean": one sample's logits at a time, in one buffer, where
-      their gradient takes their place and is used at once. Backward only scales small tensors.
-    - Chunk by chunk, for "none", for one symbol per frame, or where one sample's logits would take
-      more than ``max_bytes``: a few frames' logits at a time, made again in backward, and about 60
-      bytes per lattice cell; for one symbol per frame about 140.
+    - Sample by sample, for "sum" and "mean": one sample's logits at a time, in one buffer. Their
+      gradient takes their place and is used at once. Backward only scales small tensors.
+    - Chunk by chunk, for "none", or where one sample's logits would take more than ``max_bytes``:
+      a few frames' logits at a time, made again in backward, and about 60 bytes per lattice cell.
 
     torch.compile breaks its graph here, and refuses ``fullgraph=True``: how much is done at a time
     depends on the values of the lengths.
@@ -175,7 +174,7 @@ def _loss(
     weights: Tensor | None,
     reduction: str,
 ) -> Tensor:
-    """Chooses the way."""
+    """Chooses the way, sample by sample or chunk by chunk, and computes the loss."""
     joiner = make_joiner(*inputs)
     fits = task.largest_sample() * joiner.logits_row_bytes() <= max_bytes
     whole = fits and not task.one_symbol
@@ -228,7 +227,9 @@ def _reduced(costs: Tensor, weights: Tensor | None, reduction: str) -> Tensor:
 
 
 class _GradientInForward(torch.autograd.Function):
-    """Loss of one number: its gradient but for that number's own is known in the forward pass."""
+    """Computes a scalar loss and, already in the forward pass, its gradient up to the upstream
+    factor.
+    """
 
     @staticmethod
     def forward(ctx: Any, *arguments: Any) -> Tensor:

@@ -38,7 +38,7 @@ class JoinerTensors(NamedTuple):
         product_dtype: torch.dtype,
         logits_dtype: torch.dtype | None,
     ) -> "JoinerTensors":
-        """From tensors of autograd, which it leaves behind."""
+        """Makes the tensors from those of autograd, detached from it."""
         return cls(
             encoder.detach(),
             predictor.detach(),
@@ -49,43 +49,46 @@ class JoinerTensors(NamedTuple):
         )
 
     def logits_row_bytes(self) -> int:
-        """Of one row of logits."""
+        """Returns the bytes of one row of logits."""
         return self.weight.shape[0] * self.logits_dtype.itemsize
 
     def row_bytes(self) -> int:
-        """Of one row of logits in the wider of the two dtypes that it passes through."""
+        """Returns the bytes of one row of logits in the wider of its two dtypes."""
         return max(self.logits_row_bytes(), self.weight.shape[0] * self.weight.dtype.itemsize)
 
     def cost_dtype(self) -> torch.dtype:
-        """Of the loss: as ``rnnt_loss`` gives it for these logits."""
+        """Returns the dtype of the loss, as ``rnnt_loss`` gives it for these logits."""
         return torch.float64 if self.logits_dtype == torch.float64 else torch.float32
 
     def lattice_dtype(self) -> torch.dtype:
-        """Of a few numbers per row: float64 where the device has it."""
+        """Returns the dtype of a few numbers per row: float64 where the device has it."""
         has_float64 = self.encoder.device.type in ("cpu", "cuda")
         return torch.float64 if has_float64 else torch.float32
 
     def new_rows(self, count: int) -> tuple[Tensor, Tensor]:
-        """Uninitialised (count, H) hidden activations and (count, V) logits."""
+        """Returns uninitialised hidden activations (count, H) and logits (count, V)."""
         dtype = torch.promote_types(self.encoder.dtype, self.predictor.dtype)
         hidden = self.encoder.new_empty(count, self.encoder.shape[2], dtype=dtype)
         return hidden, self.encoder.new_empty(count, self.weight.shape[0], dtype=self.logits_dtype)
 
     def write_frames(self, hidden: Tensor, sample: int, frames: slice, columns: int) -> None:
-        """Fills rows, not yet activated, with all columns of some frames, t-major."""
+        """Fills ``hidden`` (rows, H), not yet activated, with all columns of some frames.
+
+        The rows go by frame, then column.
+        """
         encoded, predicted = self.encoder[sample, frames], self.predictor[sample, :columns]
         rows = hidden.view(len(encoded), columns, hidden.shape[1])
         torch.add(encoded[:, None], predicted[None], out=rows)
 
     def write_cells(self, hidden: Tensor, sample: int, t: Tensor, u: Tensor) -> None:
-        """Fills rows, not yet activated, with any cells (t, u)."""
+        """Fills ``hidden`` (rows, H), not yet activated, with any cells (t, u)."""
         encoder, predictor = (x[sample].to(hidden.dtype) for x in (self.encoder, self.predictor))
         # Into the caller's memory: pages of a new tensor's cost more than the sum.
         torch.index_select(encoder, 0, t, out=hidden)
         hidden.add_(predictor.index_select(0, u))
 
     def activate(self, hidden: Tensor) -> None:
-        """In place."""
+        """Applies the activation in place."""
         if self.activation == "tanh":
             hidden.tanh_()
         else:
@@ -133,11 +136,14 @@ class GradientSums:
         self.bias = zeros(joiner.bias) if wanted.bias and joiner.bias is not None else None
 
     def tensors(self) -> tuple[Tensor | None, ...]:
-        """In the order of :class:`Wanted`."""
+        """Returns the sums in the order of :class:`Wanted`."""
         return self.encoder, self.predictor, self.weight, self.bias
 
     def add_products(self, hidden: Tensor, grad_logits: Tensor, scale: float) -> None:
-        """Adds rows to weight and bias; puts the gradient before the activation into ``hidden``."""
+        """Adds rows to weight and bias.
+
+        The gradient before the activation overwrites ``hidden``.
+        """
         for rows in blocks(len(hidden), self.joiner.row_bytes()):
             self._add_block(hidden[rows], grad_logits[rows].to(self.joiner.weight.dtype), scale)
 
@@ -187,12 +193,12 @@ class GradientSums:
 
 
 def block_rows(row_bytes: int) -> int:
-    """Rows of a block: at least one."""
+    """Returns the rows of a block, at least one."""
     return max(1, min(BLOCK_ROWS, BLOCK_BYTES // row_bytes))
 
 
 def blocks(count: int, row_bytes: int) -> Iterator[slice]:
-    """Slices of [0, count), a block each."""
+    """Yields slices of [0, count), one for each block."""
     step = block_rows(row_bytes)
     for start in range(0, count, step):
         yield slice(start, min(start + step, count))

@@ -14,9 +14,9 @@ from asr_ascend.losses.joiner.task import Sample, Task, kept_rows
 def costs_sample_by_sample(
     joiner: JoinerTensors, task: Task, max_bytes: int, sums: GradientSums | None
 ) -> Tensor:
-    """Costs (B,), unweighted; adds the gradient of their weighted sum to ``sums`` if there are any.
+    """Computes costs (B,), unweighted, and adds the gradient of their weighted sum to ``sums``.
 
-    A sample of weight 0 has cost 0 and is not looked at.
+    Without ``sums`` there is no gradient. A sample of weight 0 has cost 0 and is not read.
     """
     costs = joiner.encoder.new_zeros(len(task.samples), dtype=joiner.lattice_dtype())
     group_rows = min(block_rows(joiner.row_bytes()), max_bytes // joiner.logits_row_bytes())

@@ -28,13 +28,13 @@ class Sample(NamedTuple):
         return slice(0, self.frames)
 
     def of_rows(self, of_columns: Tensor) -> Tensor:
-        """(rows,): what each row has, from what the columns (U1,) have."""
+        """Returns the values (rows,) of each row, from those of the columns (U1,)."""
         if self.band_cells is None:
             return of_columns.repeat(self.frames)
         return of_columns[self.band_cells[1]]
 
     def cells(self, row: Tensor) -> tuple[Tensor, Tensor]:
-        """Frame and column of some of its rows."""
+        """Returns frame and column of some of its rows."""
         if self.band_cells is not None:
             t, u = self.band_cells
             return t[row], u[row]
@@ -42,7 +42,7 @@ class Sample(NamedTuple):
 
 
 def samples_of(problem: Problem, weights: list[float]) -> tuple[Sample, ...]:
-    """Every sample in order, those of weight 0 too.
+    """Returns every sample in order, also those of weight 0.
 
     Args:
         problem: lengths and band int64 on the CPU, targets on the joiner's device.
@@ -81,13 +81,13 @@ class Task(NamedTuple):
     one_symbol: bool = False  # a label takes a frame
 
     def largest_sample(self) -> int:
-        """Most rows of a sample that isn't left out."""
+        """Returns the most rows of a sample that isn't left out."""
         return max((sample.rows for sample in self.samples if sample.weight != 0), default=0)
 
     def groups(self, max_rows: int) -> Iterator[list[Sample]]:
-        """Neighbours of the same weight with at most ``max_rows`` together, or one larger sample.
+        """Yields neighbours of the same weight with at most ``max_rows`` together.
 
-        Small samples alone would leave threads idle.
+        A larger sample is a group of its own. Small samples one by one would leave threads idle.
         """
         group: list[Sample] = []
         for sample in self.samples:
@@ -100,19 +100,22 @@ class Task(NamedTuple):
             yield group
 
     def costs(self, logits: Tensor, problem: Problem) -> Tensor:
-        """Costs of some samples' logits, as ``rnnt_loss`` gives them with "none"."""
+        """Computes costs of some samples' logits, as ``rnnt_loss`` gives them with "none"."""
         costs = self.backend.costs(logits, problem, validate=self.validate, values_checked=True)
         return costs.to(cost_dtype(logits.dtype))
 
     def costs_and_gradient(self, logits: Tensor, problem: Problem) -> tuple[Tensor, Tensor]:
-        """As ``rnnt_loss_and_grad`` gives them; the gradient overwrites the logits."""
+        """Computes costs and gradient, as ``rnnt_loss_and_grad`` gives them.
+
+        The gradient overwrites the logits.
+        """
         costs, gradient = self.backend.costs_and_gradient(
             logits, problem, reuse_logits=True, validate=self.validate, values_checked=True
         )
         return costs.to(cost_dtype(logits.dtype)), gradient
 
     def labels_of(self, sample: Sample) -> Tensor:
-        """(U1,) int64: the label that leads out of each column; blank for the last, which has none.
+        """Returns the label that leads out of each column, (U1,) int64; blank for the last column.
 
         So each is in [0, V), and a gather by it reads no further.
         """
@@ -122,7 +125,7 @@ class Task(NamedTuple):
         return labels if wrong is None else torch.where(wrong, self.problem.blank, labels)
 
     def wrong_labels_of(self, sample: Sample) -> Tensor | None:
-        """(U1,) bool: the columns that a label out of place leads out of; None: there is none."""
+        """Returns the columns that a wrong label leads out of, (U1,) bool; None: there is none."""
         if self.wrong_labels is None:
             return None
         wrong = self.wrong_labels.new_zeros(sample.columns)
@@ -131,7 +134,7 @@ class Task(NamedTuple):
 
 
 def kept_rows(masses: Tensor, max_dropped_mass: float) -> Tensor:
-    """Indices of the rows that are left when those of the smallest masses are dropped.
+    """Returns the indices of the rows that are left when the smallest masses are dropped.
 
     Args:
         masses: (rows,) half the L1 norm of each row's gradient, which is at most the posterior

@@ -23,7 +23,7 @@ from asr_ascend.losses.simple.normalizer import log_normalizer
 def cell_log_probs(
     am: Tensor, lm: Tensor, problem: Problem, lm_only_scale: float, am_only_scale: float
 ) -> Tensor:
-    """Log-probabilities (B, T, U1, 2) of blank and label, differentiable once.
+    """Computes log-probabilities (B, T, U1, 2) of blank and label, differentiable once.
 
     They are float64 where the device has it. Padding and the last column's label mean nothing.
 

@@ -42,11 +42,11 @@ def simple_rnnt_loss(
     validate: bool = False,
     return_occupancies: bool = False,
 ) -> Tensor | tuple[Tensor, Occupancies]:
-    """RNN-T loss of the logits ``am[:, :, None] + lm[:, None]``, which never exist.
+    """Computes the RNN-T loss of logits ``am[:, :, None] + lm[:, None]``, which never exist.
 
-    The normaliser of all cells is one matrix product, so the memory is about 150 bytes a cell and
+    The normaliser of all cells is one matrix product. So the memory is about 150 bytes a cell and
     some copies of ``am`` and ``lm``, however large the vocabulary. :func:`pruned_band` makes a band
-    of the occupancies, in which :func:`joiner_rnnt_loss` is the pruned loss.
+    of the occupancies. With it :func:`joiner_rnnt_loss` is the pruned loss.
 
     torch.compile leaves the call out of its graph.
 
@@ -57,7 +57,7 @@ def simple_rnnt_loss(
             labels. Padding as for ``am``.
         targets, logit_lengths, target_lengths, blank, reduction, delay_penalty, blank_in_targets,
             backend, validate: as for :func:`rnnt_loss`.
-        lm_only_scale: in [0, 1], the share of the distribution that ``lm`` alone gives.
+        lm_only_scale: in [0, 1], the share of the distribution that only ``lm`` gives.
         am_only_scale: in [0, 1], the share of the distribution that ``am`` gives with the mean
             distribution of ``lm`` over the batch. The two shares are at most 1 together. Above 0,
             a sample's loss depends a little on the others of its batch, by this mean.

@@ -22,7 +22,9 @@ _BLOCK_BYTES = 16 * 2**20
 
 
 def log_normalizer(am: Tensor, lm: Tensor, dtype: torch.dtype) -> Tensor:
-    """Logarithms (B, T, U1) of the sums, less the maxima of both rows; differentiable once.
+    """Computes logarithms (B, T, U1) of the sums, less the maxima of both rows.
+
+    They are differentiable once.
 
     Args:
         am: (B, T, V) float32 or float64.
