@@ -142,7 +142,11 @@ def checked_reduction(reduction: str | None) -> str:
 
 
 def is_one_symbol(topology: str) -> bool:
-    """Whether a label takes a frame; ValueError unless it is a topology that the losses know."""
+    """Returns whether a label takes a frame.
+
+    Raises:
+        ValueError: `topology` is not one that the losses know.
+    """
     if topology not in ("regular", "one_symbol_per_frame"):
         raise ValueError(
             f'`topology` must be "regular" or "one_symbol_per_frame", but is {quoted(topology)}.'

@@ -17,7 +17,7 @@ _NEGLIGIBLE = math.exp(-76)  # as in the CPU kernel's gradient
 def statistics(
     logits: Tensor, blank: int, label: Tensor, dtype: torch.dtype
 ) -> tuple[Tensor, Tensor]:
-    """Log-probabilities (n, 2) of blank and label, and log-normalisers (n,), in ``dtype``.
+    """Computes log-probabilities (n, 2) of blank and label, and log-normalisers (n,), in ``dtype``.
 
     Args:
         logits: (n, V), float32 or better. Their memory is used: they are lost.
@@ -65,12 +65,15 @@ def to_gradient(
 
 
 def as_float(logits: Tensor) -> Tensor:
-    """The same tensor in float32 or better: itself, or a copy of half precision."""
+    """Returns the tensor in float32 or better: itself, or a copy of half precision."""
     return logits.to(torch.promote_types(logits.dtype, torch.float32))
 
 
 def not_negative(costs: Tensor, problem: Problem) -> Tensor:
-    """Costs of log-probabilities may have any sign; rounded softmaxes may sum to above 1."""
+    """Replaces costs below 0 by 0, unless there is a delay penalty.
+
+    Without one, only rounding makes a cost negative: rounded softmaxes may sum to above 1.
+    """
     if problem.delay_penalty != 0.0:
         return costs
     # No clamp: an NPU's vector unit may make 0 of a NaN.
@@ -78,7 +81,7 @@ def not_negative(costs: Tensor, problem: Problem) -> Tensor:
 
 
 def two_column_problem(problem: Problem) -> Problem:
-    """The same lattices over log-probabilities of blank (column 0) and label (column 1)."""
+    """Returns the same lattices over log-probabilities of blank (column 0) and label (column 1)."""
     return problem._replace(
         targets=torch.ones_like(problem.targets),
         blank=0,

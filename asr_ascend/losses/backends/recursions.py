@@ -11,14 +11,17 @@ from asr_ascend.losses.problem import Problem
 
 
 def log_add(a: Tensor, b: Tensor) -> Tensor:
-    """log(exp(a) + exp(b)), whose derivatives at a = b = -inf are 0 where torch's are NaN."""
+    """Computes log(exp(a) + exp(b)).
+
+    Its derivatives at a = b = -inf are 0 where torch's are NaN.
+    """
     both = torch.stack((a, b))
     impossible = (both == -math.inf).all(0)
     return torch.logsumexp(both.masked_fill(impossible, 0.0), 0).masked_fill(impossible, -math.inf)
 
 
 def start(log_prob: Tensor, problem: Problem) -> Tensor:
-    """Scores (B, U1) at the beginning: a path is in column 0 for certain."""
+    """Returns scores (B, U1) at the beginning: a path is in column 0 for certain."""
     _, U1 = layout.padded_size(problem.logit_lengths, problem.target_lengths)
     scores = log_prob.new_full((len(problem.targets), U1), -math.inf)
     scores[:, 0] = 0.0
@@ -26,14 +29,16 @@ def start(log_prob: Tensor, problem: Problem) -> Tensor:
 
 
 def next_column(scores: Tensor) -> Tensor:
-    """What leads from each column to the next."""
+    """Returns what leads from each column to the next."""
     return pad(scores[:, :-1], (1, 0), value=-math.inf)
 
 
 def one_symbol_scores(
     blank_log_prob: Tensor, label_log_prob: Tensor, problem: Problem
 ) -> list[Tensor]:
-    """alpha(t, u), (B, U1) for each t in [0, T], where blank and label both lead to frame t + 1.
+    """Computes alpha(t, u), (B, U1) for each t in [0, T].
+
+    Blank and label both lead to frame t + 1.
 
     Args:
         blank_log_prob, label_log_prob: (N,) of the rows.
@@ -55,5 +60,5 @@ def one_symbol_scores(
 
 
 def never_on_a_path(t: Tensor, u: Tensor, frames: Tensor, labels: Tensor) -> Tensor:
-    """Cells that one symbol per frame can't come to, or can't leave to the end, as a mask."""
+    """Returns True at cells that no path of one symbol per frame can reach, or leave to the end."""
     return (u > t) | (labels - u > frames - t)

@@ -34,7 +34,7 @@ class Skewed(NamedTuple):
     num_rows: int  # of the skewed lattices
 
     def log_probs(self, rows: Tensor) -> Tensor:
-        """(N', 2) log-probabilities of the skewed lattices from those of the rows, (N, 2)."""
+        """Returns log-probabilities (N', 2) of the skewed lattices from those (N, 2) of the rows."""
         if self.closed is not None:
             blank, label = rows.unbind(1)
             rows = torch.stack([blank, label.masked_fill(self.closed, -math.inf)], dim=1)
@@ -46,24 +46,27 @@ class Skewed(NamedTuple):
         return skewed
 
     def of_rows(self, skewed: Tensor, costs: Tensor) -> Tensor:
-        """(N, 2) shares of the rows from those of the skewed lattices, NaN where the cost is."""
+        """Returns shares (N, 2) of the rows, from those of the skewed lattices.
+
+        They are NaN where the cost is NaN.
+        """
         shares = pad(skewed, (0, 0, 0, 1))[self.place]
         return shares.masked_fill(costs.isnan()[self.sample, None], math.nan)
 
     def spoiled(self, costs: Tensor, log_norm: Tensor) -> Tensor:
-        """Costs (B,), NaN also where a row without a softmax is on no path."""
+        """Returns costs (B,), NaN also where a row without a softmax is on no path."""
         count = torch.zeros(len(costs), dtype=torch.float32, device=costs.device)
         count.index_add_(0, self.sample, log_norm.isnan().to(torch.float32))
         return costs.masked_fill(count > 0, math.nan)
 
     def frames(self, skewed: Tensor) -> Tensor:
-        """Frames t (B, U) of the labels from t', -1 where there is none."""
+        """Returns the frames t (B, U) of the labels from t', -1 where there is none."""
         u = torch.arange(skewed.shape[1], device=skewed.device)
         return torch.where(skewed >= 0, skewed + u, -1)
 
 
 def skew(problem: Problem, num_rows: int, device: torch.device) -> Skewed:
-    """The substitution for a batch.
+    """Makes the substitution for a batch.
 
     Args:
         problem: its lengths and band on the CPU, in range.
@@ -100,7 +103,10 @@ def skew(problem: Problem, num_rows: int, device: torch.device) -> Skewed:
 
 
 def row_labels(problem: Problem, b: Tensor, u: Tensor) -> Tensor:
-    """(N,) int64 in [0, V) of labels that were checked: blank where the column has none."""
+    """Returns the label of each row, (N,) int64 in [0, V); blank where the column has none.
+
+    The labels were checked.
+    """
     labels = pad(problem.targets.to(torch.int64), (0, 1), value=problem.blank)
     has_label = u < on_device(problem.target_lengths, u.device)[b]
     return labels[b, u].where(has_label, problem.blank)

@@ -31,7 +31,10 @@ class _Rows(NamedTuple):
 def costs(
     backend: LossBackend, logits: Tensor, problem: Problem, *, reuse_logits: bool, validate: bool
 ) -> Tensor:
-    """Costs (B,) that autograd can differentiate; arguments as of ``LossBackend.costs``."""
+    """Computes costs (B,) that autograd can differentiate.
+
+    Arguments are those of ``LossBackend.costs``.
+    """
     if backend is reference:
         return reference.costs(logits, problem, one_symbol=True)
     function_transforms.refuse_func_gradient("rnnt_loss", logits)
@@ -52,7 +55,10 @@ def costs(
 def costs_and_gradient(
     backend: LossBackend, logits: Tensor, problem: Problem, *, reuse_logits: bool, validate: bool
 ) -> tuple[Tensor, Tensor]:
-    """Costs (B,) and the gradient; arguments as of ``LossBackend.costs_and_gradient``."""
+    """Computes costs (B,) and the gradient.
+
+    Arguments are those of ``LossBackend.costs_and_gradient``.
+    """
     if backend is reference:
         return reference.costs_and_gradient(
             logits, problem, reuse_logits=reuse_logits, one_symbol=True
@@ -74,7 +80,7 @@ def costs_and_gradient(
 def best_paths(
     backend: AlignmentBackend, logits: Tensor, problem: Problem
 ) -> tuple[Tensor, Tensor]:
-    """Frames and log-probabilities; as of ``AlignmentBackend.best_paths``."""
+    """Finds frames and log-probabilities, as ``AlignmentBackend.best_paths`` does."""
     log_probs, rows = _log_probs(None, logits, problem, validate=False)
     skewed = rows.skewed
     frames, scores = backend.best_paths(skewed.log_probs(log_probs), skewed.problem)
