@@ -34,7 +34,7 @@ class Skewed(NamedTuple):
     num_rows: int  # of the skewed lattices
 
     def log_probs(self, rows: Tensor) -> Tensor:
-        """Returns log-probabilities (N', 2) of the skewed lattices from those (N, 2) of the rows."""
+        """Returns the skewed lattices' log-probabilities (N', 2) from those (N, 2) of the rows."""
         if self.closed is not None:
             blank, label = rows.unbind(1)
             rows = torch.stack([blank, label.masked_fill(self.closed, -math.inf)], dim=1)
