@@ -40,6 +40,7 @@ from asr_ascend.decoding.chunks import evaluation_chunks
 from asr_ascend.decoding.metrics import EmissionDelays, character_errors, emission_delays
 from asr_ascend.evaluation import report
 from asr_ascend.evaluation.example import EXAMPLE_SNR_DB, write_example
+from asr_ascend.evaluation.memory import check_memory
 from asr_ascend.evaluation.pictures import draw_training, log_to_tensorboard, training_caption
 from asr_ascend.system.paths import folder_fault
 from asr_ascend.system.progress import tracked
@@ -152,8 +153,13 @@ def decode_all(
         for chunk_frames, left_chunks in evaluation_chunks(trained.model.encoder, options)
     ]
     snrs = [None if snr == "clean" else float(snr) for snr in options.snr_db]
-    work = [(snr, batch) for snr in snrs for batch in _batches(spoken, options.batch_seconds)]
+    batches = _batches(spoken, options.batch_seconds)
+    work = [(snr, batch) for snr in snrs for batch in batches]
     log_mel = trained.log_mel()
+    if any(chunk is None for _, chunk, _ in contexts):
+        for batch in batches:  # the longest utterance is a batch's last
+            frames = encoder_frames(log_mel.num_frames(batch[-1].speech.numel()))
+            check_memory(trained.model.encoder, len(batch), frames, batch[-1].utterance.id)
     results: list[report.Decoded] = []
     for snr, batch in tracked("Decoding", work, shown=options.progress_bar):
         features = [log_mel(item.at(snr)) for item in batch]
