@@ -47,8 +47,9 @@ class Equipment:
 
     @property
     def about(self) -> str:
-        """First line of the maker's docstring."""
-        return (self.make.__doc__ or "").split("\n")[0]
+        """First line of the maker's docstring, without its verb."""
+        first = (self.make.__doc__ or "").split("\n")[0]
+        return first.removeprefix("Simulates ")
 
 
 EQUIPMENT: dict[str, Equipment] = {}
