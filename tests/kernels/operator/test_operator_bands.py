@@ -267,6 +267,15 @@ def test_malformed_bands_are_reported_and_touch_nothing_else(
     assert result.status.tolist() == [BAND if b == sample else TOTAL for b in range(3)]
 
 
+def test_frames_that_lie_apart(operator: ctypes.CDLL) -> None:
+    """No other rule is broken: columns never fall, and both corners are there."""
+    band = BASE_BAND.clone()
+    band[0, :4] = torch.tensor([[0, 0], [2, 2], [2, 2], [2, 2]])
+    result = emulated.call(operator, BASE, band=band, entry="fused")
+    assert result.costs.isnan().all() and (result.gradient == 0).all()
+    assert result.status.tolist() == [BAND, TOTAL, TOTAL]
+
+
 @pytest.mark.parametrize("entry", ["fused", "split"])
 def test_lengths_that_do_not_fit_the_band(operator: ctypes.CDLL, entry: str) -> None:
     for changes, expected in (
