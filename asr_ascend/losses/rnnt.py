@@ -60,8 +60,7 @@ def rnnt_loss(
             may be negative. 0.001 to 0.01 are usual. Not on an NPU yet.
         blank_in_targets: "error" refuses a label equal to ``blank``, as of two vocabularies that
             were numbered apart. "allow" takes it for an ordinary label: it moves on to the next
-            column by the logit that also moves on to the next frame. On an NPU not with
-            ``emission_windows``.
+            column by the logit that also moves on to the next frame.
         emission_windows: (B, columns of ``targets``, 2) int32/int64, first and last frame,
             inclusive, in which each label may be emitted, on the CPU or the device of ``logits``;
             None: in every frame. Alignments that leave their windows are left out of the sum, and

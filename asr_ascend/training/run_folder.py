@@ -219,8 +219,9 @@ class RunRecord(Callback):
     """Writes run.json and config.json, and takes an old run's files away at a fresh start.
 
     All ranks decide by the old run.json whether to go on. It is written here, by the first of them,
-    since `setup` comes after a barrier that each reaches with its mind made up. The checkpoints go
-    before it is written: killed between, a run is not taken for the owner of another's.
+    since `setup` comes after a barrier, and every rank has decided before the barrier. Old
+    checkpoints are removed before run.json is written: a run that is killed between the two must
+    not seem to own the checkpoints of another one.
 
     Args:
         folder: of the run.

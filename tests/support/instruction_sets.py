@@ -20,6 +20,7 @@ from asr_ascend.losses.backends import cpu_library
 FOLDERS = (
     *("tests/losses", "tests/models", "tests/decoding", "tests/training", "tests/checkpoints"),
     *("tests/evaluation", "tests/commands", "tests/benchmarks", "tests/kernels/kit"),
+    *("tests/data", "tests/plugins", "tests/doctor"),
 )
 NARROWER = (("avx2", "avx2"), ("plain", "default"))
 NOTHING_COLLECTED = 5

@@ -241,7 +241,7 @@ def band_table(meter: Meter) -> dict:
     """The band of emission windows and the whole lattice, by the same model."""
     columns = [
         *(Column("B x T x U x V"), Column("cells"), Column("of the lattice's", 3)),
-        *(Column("bytes a row beside 3 V", 1), Column("HBM limit", 3)),
+        *(Column("bytes a row next to 3 V", 1), Column("HBM limit", 3)),
         *(Column("phases 0, 1 and 3", 3), Column("phase 2", 3), Column("all", 3)),
         *(Column("cheapest guess", 3), Column("dearest guess", 3), Column("whole lattice", 3)),
     ]
