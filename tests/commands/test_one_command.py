@@ -1,13 +1,19 @@
 """`asr-ascend COMMAND`: every command by name, and what is answered to a wrong one."""
 
 import importlib
+import os
 import re
+import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
 from asr_ascend import __version__
 from asr_ascend.__main__ import COMMANDS, main
+
+ROOT = str(Path(__file__).resolve().parents[2])
+SCRIPT = str(Path(sys.executable).with_name("asr-ascend"))
 
 
 def test_help_lists_every_command(capsys):
@@ -71,3 +77,18 @@ def test_keys_reach_a_command_that_reads_a_config(capsys):
         "Error: There is no flag --checkpoint: keys are written as key=value. Write "
         "checkpoint=x.ckpt\n"
     )
+
+
+@pytest.mark.parametrize(("arguments", "status"), [(["--help"], 0), (["trian"], 2)])
+def test_the_installed_script_is_the_module(arguments, status):
+    env = {**os.environ, "PYTHONPATH": ROOT}
+    script, module = (
+        subprocess.run([*typed, *arguments], env=env, capture_output=True, text=True, timeout=60)
+        for typed in ([SCRIPT], [sys.executable, "-m", "asr_ascend"])
+    )
+    assert script.returncode == module.returncode == status
+    assert (script.stdout, script.stderr) == (module.stdout, module.stderr)
+    if status == 0:
+        assert script.stdout.startswith("usage: ")
+    else:
+        assert script.stderr.endswith("Did you mean asr-ascend train?\n")
