@@ -39,7 +39,7 @@ class RNNTLoss(torch.nn.Module):
         super().__init__()
         self.blank = checks.as_int("blank", blank)
         self.clamp = float(checks.as_float("clamp", clamp))
-        self.reduction = "none" if reduction is None else reduction
+        self.reduction = checks.checked_reduction(reduction)
         self.fused_log_softmax = fused_log_softmax
         self.fastemit_lambda = float(checks.as_float("fastemit_lambda", fastemit_lambda))
         self.delay_penalty = float(checks.as_float("delay_penalty", delay_penalty))
@@ -99,6 +99,15 @@ class RNNTLoss(torch.nn.Module):
         backend = self.backend
         if backend is not None and backend == "reference":
             raise RuntimeError('`RNNTLoss` with backend="reference" can\'t run in TorchScript.')
+        if backend is not None and backend != logits.device.type:
+            raise RuntimeError("`logits` must be on the device of `backend`.")
+        if self.reuse_logits and logits.requires_grad and logits.is_leaf:
+            raise RuntimeError(
+                "`logits` must not be a leaf that requires grad if `reuse_logits` is True, since "
+                "the gradient would overwrite it."
+            )
+        if self.blank_in_targets != "error" and self.blank_in_targets != "allow":
+            raise RuntimeError('`blank_in_targets` must be "error" or "allow".')
         if self.topology != "regular":
             raise RuntimeError(
                 '`RNNTLoss` with topology="one_symbol_per_frame" can\'t run in TorchScript.'

@@ -66,6 +66,11 @@ def make_losses(changes: Changes, options: dict[str, Any]) -> dict[str, Any]:
         topology = _topology(rnnt_type, modified)
         if use_hat_loss:
             raise NotImplementedError("`use_hat_loss` must be False: no such loss is here.")
+        if logits.dim() != 4 or logits.shape[:3] != ranges.shape:
+            raise ValueError(
+                "`logits` must be (B, T, s_range, C) and `ranges` (B, T, s_range), but they have "
+                f"shapes {checks.shape_of(logits)} and {checks.shape_of(ranges)}."
+            )
         lengths = _lengths(symbols, boundary, logits.shape[1])
         num_frames, num_labels = (length.to(ranges.device)[:, None] for length in lengths)
         frame = torch.arange(ranges.shape[1], device=ranges.device)

@@ -113,4 +113,6 @@ def _names(changes: Changes, default_lambda: float, options: dict[str, Any]) -> 
                 acts, labels, act_lens, label_lens, self.blank, self.reduction, self.fastemit_lambda
             )
 
+    # Where pickle looks for the class of a saved module.
+    RNNTLoss.__module__, RNNTLoss.__qualname__ = "warprnnt_pytorch", "RNNTLoss"
     return {"rnnt_loss": rnnt_loss, "RNNTLoss": RNNTLoss}

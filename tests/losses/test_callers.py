@@ -167,6 +167,18 @@ def test_a_scripted_loss_checks_values_and_refuses_the_reference() -> None:
         script(RNNTLoss(backend="reference"))(make_logits(), *BATCH)
 
 
+def test_a_scripted_loss_refuses_the_options_that_the_function_refuses() -> None:
+    with pytest.raises(ValueError, match=r'^`reduction` must be "none", "mean" or "sum"'):
+        RNNTLoss(reduction="avg")
+    with pytest.raises(Exception, match="`logits` must be on the device of `backend`"):
+        script(RNNTLoss(backend="npu"))(make_logits(), *BATCH)
+    with pytest.raises(Exception, match='`blank_in_targets` must be "error" or "allow"'):
+        script(RNNTLoss(blank_in_targets="alow"))(make_logits(), *BATCH)
+    leaf = make_logits().requires_grad_()
+    with pytest.raises(Exception, match="`logits` must not be a leaf that requires grad"):
+        script(RNNTLoss(reuse_logits=True))(leaf, *BATCH)
+
+
 @pytest.mark.parametrize(
     ("function", "instead"),
     [

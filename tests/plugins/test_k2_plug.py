@@ -179,6 +179,15 @@ def test_other_losses_are_refused(losses: Any) -> None:
         losses.rnnt_loss_pruned(make_logits(3), SYMBOLS, RANGES, BLANK, BOUNDARY, use_hat_loss=True)
 
 
+def test_ranges_of_other_cells(losses: Any) -> None:
+    message = (
+        r"^`logits` must be \(B, T, s_range, C\) and `ranges` \(B, T, s_range\), but they have "
+    )
+    for logits in (make_logits(S + 1), make_logits(3)[:, :-1], make_logits(3)[0]):
+        with pytest.raises(ValueError, match=message):
+            losses.rnnt_loss_pruned(logits, SYMBOLS, RANGES, BLANK, BOUNDARY)
+
+
 def test_a_boundary_out_of_place(losses: Any) -> None:
     logits = make_logits(S + 1)
     with pytest.raises(ValueError, match=r"^`boundary` must begin at symbol 0 and frame 0 of ev"):

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import importlib
 import importlib.util
+import pickle
 import sys
 import types
 from typing import Any
@@ -57,6 +58,13 @@ def test_it_is_a_module_only_while_it_is_installed() -> None:
         assert plugins.active()["warprnnt_pytorch"].version == "stand-in"
     with pytest.raises(ImportError):
         importlib.import_module("warprnnt_pytorch")
+
+
+def test_its_module_can_be_pickled() -> None:
+    with plugins.installed("warprnnt_pytorch"):
+        module = importlib.import_module("warprnnt_pytorch")
+        loaded = pickle.loads(pickle.dumps(module.RNNTLoss(3, reduction="sum")))
+        assert (type(loaded), loaded.blank, loaded.reduction) == (module.RNNTLoss, 3, "sum")
 
 
 def test_blank_is_0_by_default_and_the_mean_is_over_the_batch() -> None:

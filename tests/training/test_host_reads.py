@@ -23,7 +23,10 @@ ON_THE_HOST = {
     ("objective.py", "_encode"): "lengths, which are on the CPU",
     ("objective.py", "losses"): "lengths, which are on the CPU",
     ("joiner.py", "_band_cells"): "a band on the CPU, where its rows were counted",
-    ("lattice_bands.py", "cells"): "lengths, and each batch's windows: how many rows their band has",
+    (
+        "lattice_bands.py",
+        "cells",
+    ): "lengths, and each batch's windows: how many rows their band has",
     ("adam.py", "_multi_tensor_adam"): "AdamW's count of steps, which is on the CPU",
     ("optimizer.py", "_get_value"): "AdamW's count of steps, which is on the CPU",
 }
