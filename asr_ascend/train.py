@@ -61,7 +61,7 @@ from asr_ascend.training.restoring import Restoring, check_vocabulary
 from asr_ascend.training.run_folder import RunFolder, RunRecord
 from asr_ascend.training.saving import Checkpoints, EarlyStopping, ValidationSteps
 from asr_ascend.training.teacher import Teacher, load_teacher
-from asr_ascend.training.termination import TERMINATED, Terminated, Termination
+from asr_ascend.training.termination import Terminated, Termination
 from asr_ascend.training.threads import ThreadWatch, denormals_are_zero, set_threads
 from asr_ascend.training.unheard import UnheardError, UnheardSteps
 
@@ -123,7 +123,7 @@ def _train(options: TrainOptions, folder: RunFolder, print_: Any) -> int:
             trainer.fit(module, datamodule=datamodule, ckpt_path=ckpt_path, weights_only=True)
     except Terminated as end:
         print_(f"{end}; resume=true goes on from the run's last checkpoint.")
-        return TERMINATED
+        return end.status
     except PositionError as error:
         raise ConfigError(
             f"{ckpt_path} was written in the middle of an epoch, and the batches of this one would "

@@ -16,6 +16,7 @@ from torch.utils.data import DataLoader, Dataset
 
 from asr_ascend.data.dataset import Batch, SpeechDataset
 from asr_ascend.data.sampler import LatticeCostBatchSampler
+from asr_ascend.system.processes import interrupts_held
 
 SHARED_MEMORY = "/dev/shm"
 
@@ -92,9 +93,11 @@ class BatchLoader:
             # a run resumed within an epoch would draw other dropout masks than an unbroken one.
             generator=torch.Generator().manual_seed(0),
         )
-        with worker_problems(self.num_workers):
+        # Ctrl-C ends training after its step, for which the workers must go on.
+        with worker_problems(self.num_workers), interrupts_held():
             _try_semaphores(self.num_workers)
-        for pickled in loader:
+            batches = iter(loader)
+        for pickled in batches:
             batch: Batch = pickle.loads(pickled)
             yield batch
 
