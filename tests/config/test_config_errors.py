@@ -52,8 +52,8 @@ TRAIN_CASES = {
     "trainer.num_threads=100000": "`trainer.num_threads` must be an integer in [1, 1024] or null, "
     "but is 100000.",
     "loss.backend=gpu": "`loss.backend` must be one of cpu, npu, reference or null, but is 'gpu'.",
-    "data.sample_rate_hz=22050": "`data.sample_rate_hz` must be a multiple of 100 of at least "
-    "8000, but is 22050.",
+    "data.sample_rate_hz=22050": "`data.sample_rate_hz` must be a multiple of 100 in "
+    "[8000, 384000], but is 22050.",
     "data.num_mel_bins=40": "`data.num_mel_bins` must be `model.num_mel_bins` (80), but is 40.",
     "+data.spec_augment.num_bands=1": "Unknown key `data.spec_augment.num_bands`; "
     "`data.spec_augment` has fill, max_freq_bins, max_time_fraction, max_time_frames, "
