@@ -17,8 +17,7 @@ def install(changes: Changes, *, blank_in_targets: str = "error", validate: bool
     """Replaces ``rnnt_loss`` and ``rnnt_loss_pruned``; a stand-in has these two alone.
 
     Of ``rnnt_type`` "regular" and "modified", not "constrained". The pruned loss copies the rows of
-    its cells and computes the band of ``ranges``. Neither this nor a delay penalty is there on an
-    NPU yet.
+    its cells and computes the band of ``ranges``. An NPU has no delay penalty yet.
 
     Args:
         blank_in_targets, validate: as for ``rnnt_loss``.
