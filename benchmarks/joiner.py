@@ -66,7 +66,7 @@ class Problem:
 
     def packed(self) -> Tensor:
         """Joiner over packed rows, then `rnnt_loss`."""
-        sample, t, u = packed_cells(self.frames, self.labels + 1)
+        sample, t, u = packed_cells(self.frames, self.labels + 1, torch.device("cpu"))
         hidden = self.encoder.flatten(0, 1).index_select(0, sample * self.encoder.shape[1] + t)
         row = sample * self.predictor.shape[1] + u
         hidden += self.predictor.flatten(0, 1).index_select(0, row)

@@ -39,7 +39,7 @@ def measure(arguments: argparse.Namespace) -> dict[str, Any]:
         return joiner_rnnt_loss(*inputs, *indices, blank, max_dropped_mass=mass)
 
     def packed() -> Tensor:
-        sample, t, u = packed_cells(indices[1], indices[2] + 1)
+        sample, t, u = packed_cells(indices[1], indices[2] + 1, torch.device("cpu"))
         hidden = inputs[0].flatten(0, 1).index_select(0, sample * inputs[0].shape[1] + t)
         hidden += inputs[1].flatten(0, 1).index_select(0, sample * inputs[1].shape[1] + u)
         logits = torch.nn.functional.linear(hidden.tanh_(), inputs[2], inputs[3])

@@ -1,9 +1,14 @@
 from __future__ import annotations
 
+import signal
 from typing import Any
 
 import pytest
 import torch
+
+# A shell that starts the tests in the background has Ctrl-C ignored in all that they start.
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 @pytest.hookimpl(optionalhook=True)

@@ -177,8 +177,8 @@ def wrong_label_rows(target: Target, case: oracles.Case) -> Iterator[Row]:
     targets = case.targets.clone()
     targets[1, 3] = 50  # blank
     wrong = oracles.Case(case.logits, targets, case.logit_lengths, case.target_lengths, 50)
-    costs, grad = target.run(wrong)
     right_costs, right_grad = target.run(case)
+    costs, grad = target.run(wrong)
     first, last = row_offsets(case.logit_lengths, case.target_lengths)[1:3].tolist()
     own = bool(costs[1].isnan()) and bool(grad[first:last].isnan().all())
     costs[1], grad[first:last] = right_costs[1], right_grad[first:last]

@@ -111,8 +111,6 @@ def test_workers_that_are_starting_say_nothing_of_an_interrupt(linked, tmp_path)
         stderr=subprocess.PIPE,
         text=True,
         start_new_session=True,
-        # A shell that started the tests in the background has Ctrl-C ignored in all of them.
-        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
     )
     limit = time.monotonic() + 300
     while len(workers := children(process.pid)) < 3:  # two, and multiprocessing's own

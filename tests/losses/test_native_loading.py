@@ -174,6 +174,9 @@ def make_package(folder, *, checkout):
         ignore=shutil.ignore_patterns("__pycache__"),
     )
     shutil.copy(PACKAGE / "__init__.py", folder / "asr_ascend")
+    (folder / "asr_ascend" / "system").mkdir()
+    for name in ("__init__.py", "starting.py"):
+        shutil.copy(PACKAGE / "system" / name, folder / "asr_ascend" / "system")
     if checkout:
         (folder / "pyproject.toml").touch()
 

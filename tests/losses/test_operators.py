@@ -156,7 +156,7 @@ class TestModule:
         assert repr(self.module) == (
             "RNNTLoss(blank=0, clamp=0.1, reduction='sum', fused_log_softmax=False, "
             "fastemit_lambda=0.25, delay_penalty=0.01, blank_in_targets='error', "
-            "reuse_logits=True, backend='cpu', validate=False)"
+            "topology='regular', reuse_logits=True, backend='cpu', validate=False)"
         )
 
     @pytest.mark.parametrize(
