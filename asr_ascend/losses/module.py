@@ -39,7 +39,7 @@ class RNNTLoss(torch.nn.Module):
         super().__init__()
         self.blank = checks.as_int("blank", blank)
         self.clamp = float(checks.as_float("clamp", clamp))
-        self.reduction = checks.checked_reduction(reduction)
+        self.reduction = "none" if reduction is None else reduction
         self.fused_log_softmax = fused_log_softmax
         self.fastemit_lambda = float(checks.as_float("fastemit_lambda", fastemit_lambda))
         self.delay_penalty = float(checks.as_float("delay_penalty", delay_penalty))
@@ -106,6 +106,8 @@ class RNNTLoss(torch.nn.Module):
                 "`logits` must not be a leaf that requires grad if `reuse_logits` is True, since "
                 "the gradient would overwrite it."
             )
+        if self.reduction != "mean" and self.reduction != "sum" and self.reduction != "none":
+            raise RuntimeError('`reduction` must be "none", "mean" or "sum".')
         if self.blank_in_targets != "error" and self.blank_in_targets != "allow":
             raise RuntimeError('`blank_in_targets` must be "error" or "allow".')
         if self.topology != "regular":

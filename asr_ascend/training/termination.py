@@ -49,6 +49,7 @@ class Termination(Callback):
         self._interrupt: Any = None
 
     def on_train_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
+        """Takes over SIGTERM and Ctrl-C."""
         self.last_step = trainer.global_step
         self.module: Any = pl_module
         self.tells = trainer.is_global_zero
@@ -58,11 +59,13 @@ class Termination(Callback):
             self._interrupt = signal.signal(signal.SIGINT, self._hear)
 
     def on_train_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
+        """Gives the signals back."""
         self._give_back()
 
     def on_exception(
         self, trainer: Trainer, pl_module: LightningModule, exception: BaseException
     ) -> None:
+        """Gives the signals back."""
         self._give_back()
 
     def _give_back(self) -> None:
@@ -73,6 +76,7 @@ class Termination(Callback):
     def on_train_batch_end(
         self, trainer: Trainer, pl_module: LightningModule, outputs: Any, batch: Any, batch_idx: int
     ) -> None:
+        """Ends training after the step if a signal asked for it."""
         if trainer.global_step != self.last_step and not self.checkpoints.validates(trainer):
             # The sums of a step hold who was asked when it began to end: no wait of its own.
             several: Any = trainer.world_size > 1
@@ -81,6 +85,7 @@ class Termination(Callback):
         self.last_step = trainer.global_step
 
     def on_validation_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
+        """Ends training after the validation if a signal asked for it."""
         asked = trainer.strategy.reduce_boolean_decision(self.asked is not None, all=False)
         self._end(trainer, pl_module, asked)
 

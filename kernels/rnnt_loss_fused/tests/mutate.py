@@ -178,24 +178,6 @@ MUTATIONS = (
         ";",
     ),
     Mutation(
-        "trust the data cache after phase 0",
-        "rnnt_loss_launch.h",
-        "  problem.band_table.ForgetCached();\n",
-        "",
-    ),
-    Mutation(
-        "read the label that leads out of a band",
-        "rnnt_loss_cells.h",
-        "    return limit < last ? limit : last;\n",
-        "    return limit < last ? last : limit;\n",
-    ),
-    Mutation(
-        "open every emission window",
-        "rnnt_loss_row_tiles.h",
-        "    return problem_->IsOpen(span_.sample, t, u) ? label : kNoLabel;\n",
-        "    return label;\n",
-    ),
-    Mutation(
         "forget FastEmit in the softmax",
         "rnnt_loss_row_entries.h",
         "    if (lambda > 0.0f) AddLabelWeight(lambda, count);\n",
