@@ -277,3 +277,16 @@ def quoted(value: object) -> str:
 def dtype_name(dtype: torch.dtype) -> str:
     """Returns the name of a dtype as in messages: "int32", not "torch.int32"."""
     return str(dtype).removeprefix("torch.")
+
+
+def check_not_overwritten(function: str, overwritten: bool) -> None:
+    """Checks that no backward pass has put the gradient in the place of the logits.
+
+    Raises:
+        RuntimeError: it has.
+    """
+    if overwritten:
+        raise RuntimeError(
+            f"`{function}` with `reuse_logits=True` can run backward only once: the first backward "
+            "pass has put the gradient in the place of the logits."
+        )

@@ -3,13 +3,12 @@
 The mathematics are in distillation.py.
 """
 
-from collections.abc import Iterator
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from asr_ascend.losses import layout
+from asr_ascend.losses import checks, layout
 
 # Columns of collapsed log-probabilities.
 BLANK, LABEL, REST = range(3)
@@ -62,7 +61,7 @@ class Collapse(torch.autograd.Function):
         dtype = torch.promote_types(logits.dtype, torch.float32)
         log_probs = logits.new_empty(len(logits), 3, dtype=dtype)
         rest = logits.new_empty(len(logits), dtype=dtype)
-        for rows in _blocks(len(logits), block_rows):
+        for rows in layout.row_blocks(len(logits), block_rows):
             log_probs[rows], rest[rows] = collapse(logits[rows], labels[rows], blank)
         ctx.save_for_backward(logits, labels, log_probs, rest)
         ctx.options = blank, block_rows, reuse_logits
@@ -83,11 +82,7 @@ class Collapse(torch.autograd.Function):
                 "`collapsed_log_probs` can't run backward with create_graph=True: it has no second "
                 "derivative."
             )
-        if ctx.overwritten:
-            raise RuntimeError(
-                "`collapsed_log_probs` with `reuse_logits=True` can run backward only once: the "
-                "first backward pass has put the gradient in the place of the logits."
-            )
+        checks.check_not_overwritten("collapsed_log_probs", ctx.overwritten)
         logits, labels, log_probs, rest = ctx.saved_tensors
         blank, block_rows, reuse_logits = ctx.options
         logits = logits.detach()
@@ -96,7 +91,7 @@ class Collapse(torch.autograd.Function):
         own = upstream - log_probs.exp() * upstream.sum(1, keepdim=True)
         # exp(-inf - 0) is the 0 that exp(-inf - -inf) should be.
         shift = rest.masked_fill(rest == float("-inf"), 0.0)
-        for rows in _blocks(len(logits), block_rows):
+        for rows in layout.row_blocks(len(logits), block_rows):
             _write_gradient(grad[rows], logits[rows], shift[rows], own[rows], labels[rows], blank)
         return grad, None, None, None, None
 
@@ -115,8 +110,3 @@ def _write_gradient(
     work[:, blank] = own[:, BLANK]
     if not direct:
         grad.copy_(work)
-
-
-def _blocks(count: int, block_rows: int) -> Iterator[slice]:
-    for start in range(0, count, block_rows):
-        yield slice(start, min(start + block_rows, count))

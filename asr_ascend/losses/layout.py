@@ -126,3 +126,9 @@ def _band_cells(row: Tensor, logit_lengths: Tensor, band: Tensor) -> tuple[Tenso
     T = band.shape[1]
     sample = torch.div(frame, T, rounding_mode="floor")
     return sample, frame - sample * T, first + row - starts[frame]
+
+
+def row_blocks(count: int, step: int) -> Iterator[slice]:
+    """Yields slices of [0, count), ``step`` rows each and what is left."""
+    for start in range(0, count, step):
+        yield slice(start, min(start + step, count))

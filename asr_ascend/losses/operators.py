@@ -11,7 +11,7 @@ from typing import Any, NoReturn
 import torch
 from torch import Tensor
 
-from asr_ascend.losses import function_transforms
+from asr_ascend.losses import checks, function_transforms
 from asr_ascend.losses.problem import Problem
 
 # The fields of Problem.
@@ -156,11 +156,7 @@ def _differentiate(ctx: Any, grad_costs: Tensor | None, _: None) -> tuple[Tensor
         return None, *without_gradient
     if not ctx.needs_grad:
         raise RuntimeError("rnnt_loss_forward must be called with needs_grad=True for a gradient.")
-    if ctx.overwritten:
-        raise RuntimeError(
-            "`rnnt_loss` with `reuse_logits=True` can run backward only once: the first backward "
-            "pass has put the gradient in the place of the logits."
-        )
+    checks.check_not_overwritten("rnnt_loss", ctx.overwritten)
     logits, state, *tensors = ctx.saved_tensors
     problem = Problem.joined(tuple(tensors), ctx.options)
     if not ctx.reuse_logits:

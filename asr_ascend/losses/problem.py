@@ -146,3 +146,15 @@ def on_device(index: Tensor, device: torch.device) -> Tensor:
 def cost_dtype(logits_dtype: torch.dtype) -> torch.dtype:
     """Returns the dtype of the costs that the public functions return for logits of a dtype."""
     return torch.float64 if logits_dtype == torch.float64 else torch.float32
+
+
+def lattice_dtype(device: torch.device) -> torch.dtype:
+    """Returns float64 where the device has it: an NPU and MPS lack it, or have a part of it."""
+    return torch.float64 if device.type in ("cpu", "cuda") else torch.float32
+
+
+def reduced(costs: Tensor, reduction: str) -> Tensor:
+    """Returns the mean or the sum of costs (B,), or the costs themselves for "none"."""
+    if reduction == "mean":
+        return costs.mean()
+    return costs.sum() if reduction == "sum" else costs

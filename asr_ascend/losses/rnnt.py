@@ -4,7 +4,7 @@ from torch import Tensor
 
 from asr_ascend.losses import backends, checks, function_transforms
 from asr_ascend.losses.one_symbol import loss as one_symbol_loss
-from asr_ascend.losses.problem import cost_dtype, make_problem
+from asr_ascend.losses.problem import cost_dtype, make_problem, reduced
 
 
 def rnnt_loss(
@@ -139,11 +139,7 @@ def rnnt_loss(
         costs = one_symbol_loss.costs(chosen, logits, problem, **options)
     else:
         costs = chosen.costs(logits, problem, **options)
-    if reduction == "mean":
-        costs = costs.mean()
-    elif reduction == "sum":
-        costs = costs.sum()
-    return costs.to(cost_dtype(logits.dtype))
+    return reduced(costs, reduction).to(cost_dtype(logits.dtype))
 
 
 def rnnt_loss_and_grad(

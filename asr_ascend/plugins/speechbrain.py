@@ -13,8 +13,9 @@ import importlib
 from torch import Tensor
 
 from asr_ascend.losses import checks, rnnt_loss
+from asr_ascend.losses.problem import reduced
 from asr_ascend.plugins.changes import Changes, check_arguments
-from asr_ascend.plugins.values import reduced, value_with_gradient_of
+from asr_ascend.plugins.values import value_with_gradient_of
 
 _ARGUMENTS = ("logits", "targets", "input_lens", "target_lens", "blank_index", "reduction")
 

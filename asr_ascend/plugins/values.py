@@ -22,10 +22,3 @@ def value_with_gradient_of(source: Tensor, value: Tensor) -> Tensor:
     """``value``, through which gradients reach ``source``, of the same shape, unchanged."""
     result: Tensor = _ValueWithGradientOf.apply(source, value.detach())
     return result
-
-
-def reduced(costs: Tensor, reduction: str) -> Tensor:
-    """Mean or sum of costs (B,), or the costs themselves for "none"."""
-    if reduction == "mean":
-        return costs.mean()
-    return costs.sum() if reduction == "sum" else costs

@@ -14,8 +14,8 @@ from torch import Tensor
 
 from asr_ascend.losses import checks
 from asr_ascend.losses import rnnt_loss as our_loss
+from asr_ascend.losses.problem import reduced
 from asr_ascend.plugins.changes import Changes, check_arguments
-from asr_ascend.plugins.values import reduced
 
 _ARGUMENTS = (
     "log_probs",

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from asr_ascend.data.dataset import Batch
-from asr_ascend.losses.problem import on_device
+from asr_ascend.losses.problem import lattice_dtype, on_device
 from asr_ascend.training.objective import Losses
 
 
@@ -71,12 +71,12 @@ class StepSums:
             parts = losses.rnnt, losses.ctc, losses.distillation, losses.simple
             nothing = torch.zeros((), device=losses.ctc.device)
             given = [nothing if part is None else part.detach() for part in parts]
-            values = torch.stack([part.to(_wide(part.device)) for part in given])
+            values = torch.stack([part.to(lattice_dtype(part.device)) for part in given])
         self.batches.append(StepBatch(batch_idx, batch, values))
 
     def on_device(self, device: torch.device, asked_to_end: bool) -> Tensor:
         """Returns this rank's sums: the fields of `StepTotals` except the last, in their order."""
-        dtype = _wide(device)
+        dtype = lattice_dtype(device)
         counts = torch.tensor([*self.counts, float(asked_to_end)], dtype=dtype)
         given = [item.losses for item in self.batches if item.losses is not None]
         losses = torch.zeros(4, dtype=dtype, device=device)
@@ -93,7 +93,3 @@ def totals(values: Tensor, grad_norm: Tensor) -> StepTotals:
         grad_norm: () of the step's gradient.
     """
     return StepTotals._make(torch.cat([values, grad_norm.to(values).reshape(1)]).tolist())
-
-
-def _wide(device: torch.device) -> torch.dtype:
-    return torch.float64 if device.type in ("cpu", "cuda") else torch.float32

@@ -20,10 +20,7 @@ from asr_ascend.losses.backends.recursions import (
     one_symbol_scores,
     start,
 )
-from asr_ascend.losses.problem import Problem
-
-# Elsewhere (NPU, MPS) float64 is missing or incomplete; there the lattice is float32.
-_FLOAT64_DEVICES = ("cpu", "cuda")
+from asr_ascend.losses.problem import Problem, lattice_dtype
 
 HAS_BANDS = True
 
@@ -212,7 +209,7 @@ def _lattice_rows(logits: Tensor, problem: Problem) -> Tensor:
     """(N, V): the rows of packed or padded logits that belong to a lattice."""
     if logits.dim() == 4:
         logits = logits[_mask(logits, problem)]
-    return logits.to(torch.float64 if logits.device.type in _FLOAT64_DEVICES else torch.float32)
+    return logits.to(lattice_dtype(logits.device))
 
 
 def _mask(logits: Tensor, problem: Problem) -> Tensor:

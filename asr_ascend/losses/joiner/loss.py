@@ -21,7 +21,7 @@ from asr_ascend.losses.joiner.chunk_by_chunk import (
 from asr_ascend.losses.joiner.rows import GradientSums, JoinerTensors, Wanted
 from asr_ascend.losses.joiner.sample_by_sample import costs_sample_by_sample
 from asr_ascend.losses.joiner.task import Task, samples_of
-from asr_ascend.losses.problem import Problem, make_problem, on_device
+from asr_ascend.losses.problem import Problem, make_problem, on_device, reduced
 
 _DEFAULT_MAX_BYTES = 4 * 2**30
 
@@ -221,9 +221,7 @@ def _reduced(costs: Tensor, weights: Tensor | None, reduction: str) -> Tensor:
     if weights is not None:
         weights = weights.to(costs)
         costs = torch.where(weights == 0, 0.0, costs * weights)
-    if reduction == "none":
-        return costs
-    return costs.mean() if reduction == "mean" else costs.sum()
+    return reduced(costs, reduction)
 
 
 class _GradientInForward(torch.autograd.Function):

@@ -10,6 +10,9 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
+from asr_ascend.losses.layout import row_blocks
+from asr_ascend.losses.problem import cost_dtype, lattice_dtype
+
 # Matrix products of so many bytes of logits, and of so many rows, at a time: they still fit in a
 # CPU's last cache, and larger ones are no faster.
 BLOCK_BYTES = 16 * 2**20
@@ -58,12 +61,11 @@ class JoinerTensors(NamedTuple):
 
     def cost_dtype(self) -> torch.dtype:
         """Returns the dtype of the loss, as ``rnnt_loss`` gives it for these logits."""
-        return torch.float64 if self.logits_dtype == torch.float64 else torch.float32
+        return cost_dtype(self.logits_dtype)
 
     def lattice_dtype(self) -> torch.dtype:
         """Returns the dtype of a few numbers per row: float64 where the device has it."""
-        has_float64 = self.encoder.device.type in ("cpu", "cuda")
-        return torch.float64 if has_float64 else torch.float32
+        return lattice_dtype(self.encoder.device)
 
     def new_rows(self, count: int) -> tuple[Tensor, Tensor]:
         """Returns uninitialised hidden activations (count, H) and logits (count, V)."""
@@ -199,6 +201,4 @@ def block_rows(row_bytes: int) -> int:
 
 def blocks(count: int, row_bytes: int) -> Iterator[slice]:
     """Yields slices of [0, count), one for each block."""
-    step = block_rows(row_bytes)
-    for start in range(0, count, step):
-        yield slice(start, min(start + step, count))
+    return row_blocks(count, block_rows(row_bytes))

@@ -7,16 +7,15 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from asr_ascend.losses import function_transforms, values
+from asr_ascend.losses import checks, function_transforms, values
 from asr_ascend.losses.backends import AlignmentBackend, LossBackend, reference
-from asr_ascend.losses.layout import lattice_mask, row_offsets
+from asr_ascend.losses.layout import lattice_mask, row_blocks, row_offsets
 from asr_ascend.losses.one_symbol.lattice import Skewed, row_labels, skew
-from asr_ascend.losses.problem import Problem, on_device
+from asr_ascend.losses.problem import Problem, lattice_dtype, on_device
 from asr_ascend.losses.row_statistics import as_float, not_negative, statistics, to_gradient
 
 # Rows whose V values are copied at a time.
 _BLOCK_BYTES = 16 * 2**20
-_FLOAT64_DEVICES = ("cpu", "cuda")
 
 
 class _Rows(NamedTuple):
@@ -66,11 +65,7 @@ def costs_and_gradient(
     function_transforms.refuse_vmap("rnnt_loss_and_grad", logits, *problem[:3])
     with torch.no_grad():
         result, shares, rows = _costs_and_shares(backend, logits, problem, validate)
-        grad = (
-            logits
-            if reuse_logits
-            else torch.empty_like(logits, memory_format=torch.contiguous_format)
-        )
+        grad = logits if reuse_logits else _new_gradient(logits)
         _write_gradient(grad, logits, shares, rows, problem, torch.ones_like(result))
     return result, grad
 
@@ -109,20 +104,12 @@ class _Loss(torch.autograd.Function):
                 '`rnnt_loss` with topology="one_symbol_per_frame" has no second derivative; '
                 'backend="reference" has.'
             )
-        if ctx.overwritten:
-            raise RuntimeError(
-                "`rnnt_loss` with `reuse_logits=True` can run backward only once: the first "
-                "backward pass has put the gradient in the place of the logits."
-            )
+        checks.check_not_overwritten("rnnt_loss", ctx.overwritten)
         logits, shares, *tensors = ctx.saved_tensors
         problem = Problem.joined(tuple(tensors), ctx.options)
         logits = logits.detach()
         ctx.overwritten = ctx.reuse_logits
-        grad = (
-            logits
-            if ctx.reuse_logits
-            else torch.empty_like(logits, memory_format=torch.contiguous_format)
-        )
+        grad = logits if ctx.reuse_logits else _new_gradient(logits)
         _write_gradient(grad, logits, shares, ctx.rows, problem, *grad_outputs)
         return grad, *[None] * (len(problem) + 3)
 
@@ -175,7 +162,7 @@ def _log_probs(
     skewed = skew(on_host, num_rows, logits.device)
     label = row_labels(on_host, skewed.sample, skewed.column)
 
-    dtype = torch.float64 if logits.device.type in _FLOAT64_DEVICES else torch.float32
+    dtype = lattice_dtype(logits.device)
     log_probs = logits.new_empty(num_rows, 2, dtype=dtype)
     log_norm = logits.new_zeros(num_rows, dtype=dtype)
     for rows in _blocks(num_rows, logits):
@@ -221,6 +208,10 @@ def _write_gradient(
             grad[_cells(skewed, part)] = block.to(grad.dtype)
 
 
+def _new_gradient(logits: Tensor) -> Tensor:
+    return torch.empty_like(logits, memory_format=torch.contiguous_format)
+
+
 def _place_shares(grad: Tensor, shares: Tensor, label: Tensor, problem: Problem) -> None:
     """Of log-probabilities: blank's and label's entries alone, NaN where the sample's cost is."""
     shares = shares.to(grad.dtype)
@@ -242,9 +233,7 @@ def _clear_padding(grad: Tensor, problem: Problem) -> None:
 
 def _blocks(count: int, logits: Tensor) -> Iterator[slice]:
     """Slices of [0, count): some rows at a time."""
-    step = max(2, _BLOCK_BYTES // (4 * logits.shape[-1]))
-    for start in range(0, count, step):
-        yield slice(start, min(start + step, count))
+    return row_blocks(count, max(2, _BLOCK_BYTES // (4 * logits.shape[-1])))
 
 
 def _gather(logits: Tensor, skewed: Skewed, rows: slice) -> Tensor:

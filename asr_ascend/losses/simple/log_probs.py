@@ -16,7 +16,7 @@ import math
 import torch
 from torch import Tensor
 
-from asr_ascend.losses.problem import Problem, on_device
+from asr_ascend.losses.problem import Problem, lattice_dtype, on_device
 from asr_ascend.losses.simple.normalizer import log_normalizer
 
 
@@ -63,7 +63,7 @@ class _Picker:
     def __init__(self, problem: Problem, num_labels: int, vocab_size: int) -> None:
         self.blank = problem.blank
         device = problem.targets.device
-        self.dtype = torch.float64 if device.type in ("cpu", "cuda") else torch.float32
+        self.dtype = lattice_dtype(device)
         column = torch.arange(num_labels, device=device)
         is_label = column < on_device(problem.target_lengths, device)[:, None]
         labels = problem.targets[:, :num_labels].to(torch.int64)

@@ -8,7 +8,8 @@ from torch import Tensor
 
 from asr_ascend.losses import backends, checks, function_transforms, values
 from asr_ascend.losses.backends import LossBackend
-from asr_ascend.losses.problem import Problem, make_problem
+from asr_ascend.losses.problem import Problem, cost_dtype, make_problem, reduced
+from asr_ascend.losses.row_statistics import not_negative, two_column_problem
 from asr_ascend.losses.simple.log_probs import cell_log_probs
 
 
@@ -107,20 +108,16 @@ def simple_rnnt_loss(
         log_probs = cell_log_probs(am, lm, problem, *scales)
         if wrong_labels is not None:
             log_probs = log_probs.masked_fill(wrong_labels[:, None, :, None], math.nan)
-        lattice = problem._replace(
-            targets=torch.ones_like(problem.targets), blank=0, fused_log_softmax=False
-        )
+        lattice = two_column_problem(problem)
         needs_grad = torch.is_grad_enabled() and log_probs.requires_grad
         shares = None
         if needs_grad or return_occupancies:
             costs, shares = _Costs.apply(log_probs, lattice, chosen, validate)
         else:
             costs = chosen.costs(log_probs, lattice, validate=validate, values_checked=True)
-            costs = _not_negative(costs, lattice)
-    if reduction != "none":
-        costs = costs.mean() if reduction == "mean" else costs.sum()
-    dtype = torch.float64 if am.dtype == torch.float64 else torch.float32
-    loss: Tensor = costs.to(dtype)
+            costs = not_negative(costs, lattice)
+    dtype = cost_dtype(am.dtype)
+    loss = reduced(costs, reduction).to(dtype)
     if not return_occupancies:
         return loss
     assert shares is not None
@@ -141,7 +138,7 @@ class _Costs(torch.autograd.Function):
         costs, shares = backend.costs_and_gradient(
             log_probs.detach(), problem, validate=validate, values_checked=True
         )
-        costs = _not_negative(costs, problem)
+        costs = not_negative(costs, problem)
         ctx.save_for_backward(shares)
         ctx.mark_non_differentiable(shares)
         ctx.set_materialize_grads(False)
@@ -159,11 +156,6 @@ class _Costs(torch.autograd.Function):
         if grad_costs is None:
             return None, None, None, None
         return shares * grad_costs[:, None, None, None], None, None, None
-
-
-def _not_negative(costs: Tensor, problem: Problem) -> Tensor:
-    """A sum of probabilities is at most 1, but rounding may put it above."""
-    return costs if problem.delay_penalty != 0.0 else torch.where(costs < 0.0, 0.0, costs)
 
 
 def _check_tables(am: Tensor, lm: Tensor) -> None:
