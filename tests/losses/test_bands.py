@@ -1,79 +1,19 @@
 """Banded lattices: value and gradient are those of the full lattice with -inf outside."""
 
 import math
-import random
 
 import pytest
 import torch
 
 from asr_ascend.losses import (
-    band_around,
-    joiner_rnnt_loss,
-    lattice_band,
     rnnt_alignment,
     rnnt_loss,
     rnnt_loss_and_grad,
 )
-from asr_ascend.losses.layout import packed_cells, row_offsets
-from tests.support.banded_cases import random_band
+from asr_ascend.losses.layout import row_offsets
+from tests.support.banded_batch import BLANK, SHAPES, Batch, V
 
 BACKENDS = ("cpu", "reference")
-V, BLANK = 7, 2
-
-
-class Batch:
-    """Rows of random bands, with what the losses need beside them."""
-
-    def __init__(self, seed: int, sizes: list[tuple[int, int]], widest: int = 2) -> None:
-        draws = random.Random(seed)
-        generator = torch.Generator().manual_seed(seed)
-        self.frames = torch.tensor([t for t, _ in sizes])
-        self.labels = torch.tensor([u for _, u in sizes])
-        B, T, U = len(sizes), max(t for t, _ in sizes), max(u for _, u in sizes)
-        self.band = torch.full((B, T, 2), -7)  # never read past a sample's frames
-        for b, (t, u) in enumerate(sizes):
-            self.band[b, :t] = torch.tensor(random_band(t, u, draws, widest))
-        symbols = [k for k in range(V) if k != BLANK]
-        labels = [[draws.choice(symbols) for _ in range(U)] for _ in range(B)]
-        self.targets = torch.tensor(labels, dtype=torch.int64)
-        count = int(row_offsets(self.frames, self.labels, self.band)[-1])
-        self.rows = torch.randn(count, V, generator=generator, dtype=torch.float64)
-        self.upstream = torch.rand(B, generator=generator, dtype=torch.float64) + 0.5
-
-    def loss(self, rows, **options):
-        lengths = self.targets, self.frames, self.labels
-        options = {"band": self.band, "blank": BLANK, "reduction": "none", **options}
-        return rnnt_loss(rows, *lengths, **options)
-
-    def in_full_lattice(self, log_probs):
-        """Packed rows of every cell, -inf outside of the band."""
-        b, t, u = packed_cells(len(log_probs), self.frames, self.labels, "cpu", self.band)
-        place = row_offsets(self.frames, self.labels)[b] + t * (self.labels[b] + 1) + u
-        count = int(row_offsets(self.frames, self.labels)[-1])
-        nothing = log_probs.new_full((count, V), -math.inf)
-        return nothing.index_put((place,), log_probs)
-
-    def defined(self, rows, **options):
-        """The loss by its definition: the reference on the full lattice."""
-        full = self.in_full_lattice(rows.log_softmax(-1))
-        options = {"fused_log_softmax": False, "backend": "reference", **options}
-        return self.loss(full, band=None, **options)
-
-    def value_and_gradient(self, loss, rows, **options):
-        rows = rows.detach().clone().requires_grad_()
-        costs = loss(rows, **options)
-        (gradient,) = torch.autograd.grad(costs, rows, self.upstream.to(costs.dtype))
-        return costs.detach(), gradient
-
-
-SHAPES = {
-    "one": [(1, 0)],
-    "one_frame": [(1, 4)],
-    "no_labels": [(6, 0)],
-    "small": [(4, 2), (7, 5)],
-    "ragged": [(9, 3), (1, 1), (14, 11), (3, 0)],
-    "more_labels": [(3, 8)],
-}
 
 
 @pytest.mark.parametrize("backend", BACKENDS)
@@ -257,117 +197,6 @@ def test_alignment(backend):
         torch.testing.assert_close(got[1], want[1], rtol=1e-12, atol=1e-12)
 
 
-def rows_of_band(full, batch_lengths, band):
-    """The rows of a band among packed rows of all cells."""
-    frames, labels = batch_lengths
-    count = int(row_offsets(frames, labels, band)[-1])
-    b, t, u = packed_cells(count, frames, labels, "cpu", band)
-    return row_offsets(frames, labels)[b] + t * (labels[b] + 1) + u
-
-
-class TestBandOfWindows:
-    frames, labels = torch.tensor([9, 6]), torch.tensor([4, 2])
-    windows = torch.tensor([[[0, 2], [1, 3], [2, 7], [5, 8]], [[-3, 1], [1, 99], [0, 0], [0, 0]]])
-
-    def test_holds_the_columns_between_the_earliest_and_the_latest_frames(self):
-        band = lattice_band(self.windows, self.frames, self.labels)
-        # Sample 0: labels come no earlier than 0, 1, 2, 5 and no later than 2, 3, 7, 8.
-        assert band[0].tolist() == [
-            [0, 1], [0, 2], [0, 3], [1, 3], [2, 3], [2, 4], [2, 4], [2, 4], [3, 4],
-        ]  # fmt: skip
-        assert band[1, :6].tolist() == [[0, 1], [0, 2], [1, 2], [1, 2], [1, 2], [1, 2]]
-
-    @pytest.mark.parametrize("backend", BACKENDS)
-    def test_the_windowed_loss_is_the_same_with_and_without(self, backend):
-        band = lattice_band(self.windows, self.frames, self.labels)
-        count = int(row_offsets(self.frames, self.labels)[-1])
-        full = torch.randn(count, V, dtype=torch.float64)
-        places = rows_of_band(full, (self.frames, self.labels), band)
-        targets = torch.tensor([[1, 3, 3, 0], [4, 5, 0, 0]])
-        arguments = targets, self.frames, self.labels, BLANK
-        options = {"emission_windows": self.windows, "backend": backend}
-        costs, gradient = rnnt_loss_and_grad(full, *arguments, **options)
-        banded = rnnt_loss_and_grad(full[places], *arguments, band=band, **options)
-        torch.testing.assert_close(banded[0], costs, rtol=1e-12, atol=0)
-        torch.testing.assert_close(banded[1], gradient[places], rtol=1e-12, atol=1e-12)
-        outside = torch.ones(count, dtype=torch.bool).index_fill(0, places, False)
-        assert outside.any() and gradient[outside].abs().max() == 0
-
-    def test_a_sample_without_an_alignment(self):
-        windows = self.windows.clone()
-        windows[1, 1] = torch.tensor([0, -1])
-        with pytest.raises(ValueError) as caught:
-            lattice_band(windows, self.frames, self.labels)
-        assert str(caught.value) == (
-            "`emission_windows` must allow an alignment, but allow none for sample 1."
-        )
-        usual = lattice_band(self.windows, self.frames, self.labels)
-        full = lattice_band(windows, self.frames, self.labels, on_empty="full")
-        assert full[1, :6].tolist() == [[0, 2]] * 6
-        assert torch.equal(full[0], usual[0])
-        widened = lattice_band(windows, self.frames, self.labels, on_empty="widen")
-        assert torch.equal(widened[0], usual[0])
-        # Label 1 may now come as soon as label 0 can, in frame 0.
-        assert widened[1, :6].tolist() == [[0, 2], [2, 2], [2, 2], [2, 2], [2, 2], [2, 2]]
-
-    def test_no_labels_and_an_empty_batch(self):
-        none = lattice_band(torch.zeros(1, 0, 2, dtype=torch.int64), *torch.tensor([[3], [0]]))
-        assert none.tolist() == [[[0, 0]] * 3]
-        nothing = torch.zeros(0, dtype=torch.int64)
-        empty = lattice_band(torch.zeros(0, 2, 2, dtype=torch.int64), nothing, nothing)
-        assert empty.shape == (0, 0, 2)
-
-    @pytest.mark.parametrize(
-        ("changes", "error", "message"),
-        [
-            (
-                {"on_empty": "skip"},
-                ValueError,
-                '`on_empty` must be "error", "widen" or "full", but is "skip".',
-            ),
-            (
-                {"emission_windows": torch.zeros(2, 4, dtype=torch.int64)},
-                ValueError,
-                "`emission_windows` must be (B, U, 2), but has shape (2, 4).",
-            ),
-            (
-                {"emission_windows": torch.zeros(2, 4, 2)},
-                TypeError,
-                "`emission_windows` must be int32 or int64, but is float32.",
-            ),
-            (
-                {"logit_lengths": torch.tensor([9, 0])},
-                ValueError,
-                "`logit_lengths` must be at least 1, but is 0 for sample 1.",
-            ),
-            (
-                {"target_lengths": torch.tensor([5, 0])},
-                ValueError,
-                "`target_lengths` must be in [0, 4], but is 5 for sample 0.",
-            ),
-        ],
-    )
-    def test_errors(self, changes, error, message):
-        arguments = {
-            "emission_windows": self.windows,
-            "logit_lengths": self.frames,
-            "target_lengths": self.labels,
-        }
-        with pytest.raises(error) as caught:
-            lattice_band(**{**arguments, **changes})
-        assert str(caught.value) == message
-
-
-def test_band_around_an_alignment():
-    frames = torch.tensor([[1, 4, -1]])
-    band = band_around(frames, torch.tensor([6]), torch.tensor([2]), radius=1)
-    # Label 0 comes in frames 0 to 2, label 1 in frames 3 to 5.
-    assert band.tolist() == [[[0, 1], [0, 1], [0, 1], [1, 2], [1, 2], [1, 2]]]
-    with pytest.raises(ValueError) as caught:
-        band_around(frames, torch.tensor([6]), torch.tensor([2]), radius=-1)
-    assert str(caught.value) == "`radius` must be an int of at least 0, but is -1."
-
-
 GOOD = [[0, 1], [0, 2], [1, 2]]
 
 
@@ -447,92 +276,6 @@ def test_errors(changes, error, message, backend):
     with pytest.raises(error) as caught:
         rnnt_loss(**{**arguments, **changes})
     assert str(caught.value) == message
-
-
-class TestJoiner:
-    """The joiner's loss in a band, both its ways, beside its logits and the loss."""
-
-    H = 5
-
-    def make(self, seed):
-        torch.manual_seed(seed)
-        batch = Batch(seed, SHAPES["ragged"])
-        T, U1 = int(batch.frames.max()), int(batch.labels.max()) + 1
-        inputs = [
-            torch.randn(4, T, self.H, dtype=torch.float64),
-            torch.randn(4, U1, self.H, dtype=torch.float64),
-            torch.randn(V, self.H, dtype=torch.float64),
-            torch.randn(V, dtype=torch.float64),
-        ]
-        return batch, [tensor.requires_grad_() for tensor in inputs]
-
-    def apart(self, batch, inputs, band, **options):
-        encoder, predictor, weight, bias = inputs
-        count = int(row_offsets(batch.frames, batch.labels, band)[-1])
-        b, t, u = packed_cells(count, batch.frames, batch.labels, "cpu", band)
-        rows = torch.tanh(encoder[b, t] + predictor[b, u]) @ weight.T + bias
-        return batch.loss(rows, band=band, **options)
-
-    def fused(self, batch, inputs, **options):
-        lengths = batch.targets, batch.frames, batch.labels
-        return joiner_rnnt_loss(*inputs, *lengths, BLANK, **options)
-
-    @pytest.mark.parametrize("backend", BACKENDS)
-    @pytest.mark.parametrize(
-        "options",
-        [{"reduction": "sum"}, {"reduction": "none"}, {"reduction": "mean", "max_bytes": 200}],
-    )
-    def test_equals_joiner_and_loss(self, options, backend):
-        batch, inputs = self.make(3)
-        got = self.fused(batch, inputs, band=batch.band, backend=backend, **options).sum()
-        reduction = {"reduction": options["reduction"]}
-        want = self.apart(batch, inputs, batch.band, backend=backend, **reduction).sum()
-        torch.testing.assert_close(got, want, rtol=1e-12, atol=0)
-        grads = torch.autograd.grad(got, inputs), torch.autograd.grad(want, inputs)
-        torch.testing.assert_close(*grads, rtol=1e-10, atol=1e-12)
-
-    def test_without_a_gradient(self):
-        batch, inputs = self.make(4)
-        want = self.apart(batch, inputs, batch.band)
-        for max_bytes in (None, 200):
-            with torch.no_grad():
-                got = self.fused(
-                    batch, inputs, band=batch.band, reduction="none", max_bytes=max_bytes
-                )
-            torch.testing.assert_close(got, want, rtol=1e-12, atol=0)
-
-    @pytest.mark.parametrize("max_bytes", [None, 200])
-    def test_dropped_mass_bounds_the_change(self, max_bytes):
-        batch, inputs = self.make(5)
-        options = {"band": batch.band, "reduction": "sum", "max_bytes": max_bytes}
-        exact = torch.autograd.grad(self.fused(batch, inputs, **options), inputs[3])
-        loss = self.fused(batch, inputs, max_dropped_mass=0.01, **options)
-        dropped = torch.autograd.grad(loss, inputs[3])
-        change = (exact[0] - dropped[0]).abs().sum()
-        assert 0 < change <= 4 * 2 * 0.01
-
-    def test_windows_alone_compute_their_band_and_no_more(self, monkeypatch):
-        batch, inputs = self.make(6)
-        frames = torch.stack([torch.arange(11)] * 4).minimum(batch.frames[:, None] - 1)
-        windows = torch.stack([frames - 1, frames + 1], dim=-1)
-        from asr_ascend.losses.joiner import rows as joiner_rows
-
-        made = []
-        original = joiner_rows.JoinerTensors.write_logits
-
-        def spy(joiner, logits, hidden):
-            made.append(len(logits))
-            original(joiner, logits, hidden)
-
-        monkeypatch.setattr(joiner_rows.JoinerTensors, "write_logits", spy)
-        got = self.fused(batch, inputs, emission_windows=windows, reduction="sum")
-        band = lattice_band(windows, batch.frames, batch.labels, on_empty="widen")
-        assert sum(made) == int(row_offsets(batch.frames, batch.labels, band)[-1])
-        assert sum(made) < int(row_offsets(batch.frames, batch.labels)[-1])
-        want = self.apart(batch, inputs, None, emission_windows=windows, reduction="sum")
-        torch.testing.assert_close(got, want, rtol=1e-12, atol=0)
-        grads = torch.autograd.grad(got, inputs), torch.autograd.grad(want, inputs)
-        torch.testing.assert_close(*grads, rtol=1e-10, atol=1e-12)
 
 
 def test_compiles_in_one_graph():

@@ -18,8 +18,8 @@ from asr_ascend.losses import (
     rnnt_loss_and_grad,
     unpack_logits,
 )
-from tests.losses.test_bands import Batch as BandBatch
 from tests.support import oracles
+from tests.support.banded_batch import Batch as BandBatch
 
 ONE = "one_symbol_per_frame"
 V, BLANK = 6, 2

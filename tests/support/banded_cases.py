@@ -45,17 +45,19 @@ def full_bands(sizes: Sizes) -> Tensor:
     return torch.tensor([[[0, labels]] * frames for _, labels in sizes])
 
 
-def places_in_full_lattice(case: oracles.Case, band: Tensor) -> Tensor:
-    """(N,): where the band's rows are among the packed rows of all cells of ``case``'s lattices."""
-    lengths = case.logit_lengths, case.target_lengths
+def places_in_full_lattice(logit_lengths: Tensor, target_lengths: Tensor, band: Tensor) -> Tensor:
+    """(N,): where the band's rows are among the packed rows of all cells of the lattices."""
+    lengths = logit_lengths, target_lengths
     count = int(row_offsets(*lengths, band)[-1])
     b, t, u = packed_cells(count, *lengths, "cpu", band)
-    return row_offsets(*lengths)[b] + t * (case.target_lengths[b] + 1) + u
+    return row_offsets(*lengths)[b] + t * (target_lengths[b] + 1) + u
 
 
 def banded(case: oracles.Case, band: Tensor) -> oracles.Case:
     """A case of all cells with the rows of the band alone."""
-    return case.with_logits(case.logits[places_in_full_lattice(case, band)])
+    return case.with_logits(
+        case.logits[places_in_full_lattice(case.logit_lengths, case.target_lengths, band)]
+    )
 
 
 def make_banded_case(sizes: Sizes, vocab: int, band: Tensor, **options: object) -> oracles.Case:
@@ -76,7 +78,7 @@ def exact(
     fused = options.get("fused_log_softmax", True)
     logits = case.logits.double()
     count = int((case.logit_lengths * (case.target_lengths + 1)).sum())
-    places = places_in_full_lattice(case, band)
+    places = places_in_full_lattice(case.logit_lengths, case.target_lengths, band)
     log_probs = logits.log_softmax(-1) if fused else logits
     full = log_probs.new_full((count, case.vocab), -math.inf).index_put((places,), log_probs)
     options = {**options, "fused_log_softmax": False}
